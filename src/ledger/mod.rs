@@ -1,0 +1,1 @@
+//! The ledger (contract, section 9).
