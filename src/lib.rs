@@ -17,11 +17,11 @@
 //! made by `admit` alone; a [`ledger::Cleared`] is made by the ledger alone, once the decision is durable; [`egress`] alone can open it.
 //! `docs/architecture.md` walks one call through the files.
 
-pub mod terms;
-pub mod card;
-pub mod tree;
-pub mod policy;
-pub mod fixture;
 pub mod admit;
-pub mod ledger;
+pub mod card;
 pub mod egress;
+pub mod fixture;
+pub mod ledger;
+pub mod policy;
+pub mod terms;
+pub mod tree;

@@ -1,1 +1,3 @@
-fn main(){}
+//! The `leafgate` program: arguments to exit status.
+
+fn main() {}

@@ -35,7 +35,13 @@ use crate::card::{Card, CardFault, Reading};
 use crate::terms::{EgressClass, Field, Leaf, Reason, Step, is_blank};
 
 /// The order in which step 3 looks for a blank.
-const BLANK_ORDER: [Field; 5] = [Field::HostPin, Field::FixtureHash, Field::ReplayWindow, Field::FixtureId, Field::WritableSurface];
+const BLANK_ORDER: [Field; 5] = [
+    Field::HostPin,
+    Field::FixtureHash,
+    Field::ReplayWindow,
+    Field::FixtureId,
+    Field::WritableSurface,
+];
 
 /// What the tree says: leaf, step, reason, and the field that decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +152,15 @@ pub fn classify(reading: &Reading) -> Decision {
     let card = match reading {
         Reading::Missing => return hold(None, None, Step::S0, Reason::CardMissing, None),
         Reading::Ambiguous => return hold(None, None, Step::S0, Reason::CardAmbiguous, None),
-        Reading::Malformed(fault) => return hold(None, Some(*fault), Step::S0, Reason::CardMalformed, fault.field()),
+        Reading::Malformed(fault) => {
+            return hold(
+                None,
+                Some(*fault),
+                Step::S0,
+                Reason::CardMalformed,
+                fault.field(),
+            );
+        }
         Reading::Card(card) => card,
     };
     let held = |step, reason, field| hold(Some(card), None, step, reason, Some(field));
@@ -164,24 +178,51 @@ pub fn classify(reading: &Reading) -> Decision {
         return held(Step::S2, Reason::ResiduePresent, Field::Residue);
     }
     // Step 3: a field is blank.
-    if let Some(field) = BLANK_ORDER.into_iter().find(|field| card.text(*field).is_none_or(is_blank)) {
+    if let Some(field) = BLANK_ORDER
+        .into_iter()
+        .find(|field| card.text(*field).is_none_or(is_blank))
+    {
         return held(Step::S3, Reason::FieldBlank, field);
     }
-    let ruling = |leaf, step, reason| Ruling { leaf, step, reason, field: Some(Field::EgressClass) };
+    let ruling = |leaf, step, reason| Ruling {
+        leaf,
+        step,
+        reason,
+        field: Some(Field::EgressClass),
+    };
     match class {
         // Step 4: redacted-metadata.
-        Some(EgressClass::RedactedMetadata) => {
-            Decision::Split(Split { ruling: ruling(Leaf::Split, Step::S4, Reason::RedactedMetadata), card: card.clone() })
-        }
+        Some(EgressClass::RedactedMetadata) => Decision::Split(Split {
+            ruling: ruling(Leaf::Split, Step::S4, Reason::RedactedMetadata),
+            card: card.clone(),
+        }),
         // Step 5: public-fixture.
-        Some(EgressClass::PublicFixture) => {
-            Decision::Release(Release { ruling: ruling(Leaf::Release, Step::S5, Reason::PublicFixture), card: card.clone() })
-        }
+        Some(EgressClass::PublicFixture) => Decision::Release(Release {
+            ruling: ruling(Leaf::Release, Step::S5, Reason::PublicFixture),
+            card: card.clone(),
+        }),
         // Step 6: anything else (step 1 took machine-local).
-        Some(EgressClass::MachineLocal) | None => held(Step::S6, Reason::ClassUnknown, Field::EgressClass),
+        Some(EgressClass::MachineLocal) | None => {
+            held(Step::S6, Reason::ClassUnknown, Field::EgressClass)
+        }
     }
 }
 
-fn hold(card: Option<&Arc<Card>>, fault: Option<CardFault>, step: Step, reason: Reason, field: Option<Field>) -> Decision {
-    Decision::Hold(Hold { ruling: Ruling { leaf: Leaf::Hold, step, reason, field }, fault, card: card.cloned() })
+fn hold(
+    card: Option<&Arc<Card>>,
+    fault: Option<CardFault>,
+    step: Step,
+    reason: Reason,
+    field: Option<Field>,
+) -> Decision {
+    Decision::Hold(Hold {
+        ruling: Ruling {
+            leaf: Leaf::Hold,
+            step,
+            reason,
+            field,
+        },
+        fault,
+        card: card.cloned(),
+    })
 }

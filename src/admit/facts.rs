@@ -16,7 +16,9 @@ impl CallId {
     /// A new id from 48 bits of milliseconds since 1970 and 80 random bits.
     pub fn new(millis: u64, random: [u8; 10]) -> CallId {
         const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-        let random = random.iter().fold(0_u128, |all, byte| (all << 8) | u128::from(*byte));
+        let random = random
+            .iter()
+            .fold(0_u128, |all, byte| (all << 8) | u128::from(*byte));
         let value = (u128::from(millis & 0xffff_ffff_ffff) << 80) | random;
         let mut text = [0; 26];
         for (place, digit) in text.iter_mut().enumerate() {

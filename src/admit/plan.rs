@@ -68,8 +68,20 @@ pub struct Departure {
 }
 
 impl Plan {
-    pub(super) fn new(facts: CallFacts, bind: Option<BindFacts>, dropped: Dropped, departure: Departure) -> Plan {
-        Plan { facts, bind, dropped, len: departure.body.len() as u64, sha256: departure.sha256, departure }
+    pub(super) fn new(
+        facts: CallFacts,
+        bind: Option<BindFacts>,
+        dropped: Dropped,
+        departure: Departure,
+    ) -> Plan {
+        Plan {
+            facts,
+            bind,
+            dropped,
+            len: departure.body.len() as u64,
+            sha256: departure.sha256,
+            departure,
+        }
     }
 
     /// What the record says of the call.

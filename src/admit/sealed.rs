@@ -35,7 +35,10 @@ impl SealedBody {
 
     /// Length and hash, for the record.
     pub fn facts(&self) -> BodyFacts {
-        BodyFacts { len: self.bytes.len() as u64, sha256: self.sha256 }
+        BodyFacts {
+            len: self.bytes.len() as u64,
+            sha256: self.sha256,
+        }
     }
 
     pub(super) fn look(&self) -> &[u8] {

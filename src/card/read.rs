@@ -6,7 +6,9 @@
 use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 use super::{Card, MAX_CARD_BYTES};
 use crate::terms::Field;
@@ -30,7 +32,9 @@ pub enum CardFault {
     #[error("the card has the key {} twice; write each key once", .0.map_or("note", Field::name))]
     KeyTwice(Option<Field>),
     /// A key that no card has.
-    #[error("the card has a key that no card has; the keys are fixture_id, fixture_hash, egress_class, residue, host_pin, replay_window, writable_surface, failure_label, note")]
+    #[error(
+        "the card has a key that no card has; the keys are fixture_id, fixture_hash, egress_class, residue, host_pin, replay_window, writable_surface, failure_label, note"
+    )]
     UnknownKey,
     /// A value of the wrong type.
     #[error("{} has the wrong type; residue is an array of strings, every other field is a string", .0.map_or("note", Field::name))]
@@ -48,7 +52,13 @@ impl CardFault {
     pub fn field(self) -> Option<Field> {
         match self {
             CardFault::KeyTwice(field) | CardFault::WrongType(field) => field,
-            CardFault::TooLong | CardFault::NotUtf8 | CardFault::NotJson | CardFault::NotObject | CardFault::UnknownKey | CardFault::Encoding | CardFault::Unreadable => None,
+            CardFault::TooLong
+            | CardFault::NotUtf8
+            | CardFault::NotJson
+            | CardFault::NotObject
+            | CardFault::UnknownKey
+            | CardFault::Encoding
+            | CardFault::Unreadable => None,
         }
     }
 }
@@ -75,7 +85,10 @@ impl Key {
         if name == "note" {
             return Some(Key::Note);
         }
-        FIELDS.into_iter().find(|field| field.name() == name).map(Key::Field)
+        FIELDS
+            .into_iter()
+            .find(|field| field.name() == name)
+            .map(Key::Field)
     }
 
     fn field(self) -> Option<Field> {
@@ -133,7 +146,10 @@ impl<'de> Visitor<'de> for CardSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Card, A::Error> {
         let mut card = Card::default();
         let mut note = false;
-        while let Some(name) = map.next_key_seed(Text { fault: self.fault, key: None })? {
+        while let Some(name) = map.next_key_seed(Text {
+            fault: self.fault,
+            key: None,
+        })? {
             let key = Key::of(&name).ok_or_else(|| self.fail::<A::Error>(CardFault::UnknownKey))?;
             let seen = key.field().map_or(note, |field| card.has(field));
             if seen {
@@ -143,10 +159,16 @@ impl<'de> Visitor<'de> for CardSeed<'_> {
                 card.residue = Some(map.next_value_seed(Texts { fault: self.fault })?);
                 continue;
             }
-            let text = map.next_value_seed(Text { fault: self.fault, key: Some(key) })?;
+            let text = map.next_value_seed(Text {
+                fault: self.fault,
+                key: Some(key),
+            })?;
             match key {
                 Key::Note => note = true,
-                Key::Field(field) => *slot(&mut card, field).ok_or_else(|| A::Error::custom("no text field"))? = Some(text),
+                Key::Field(field) => {
+                    *slot(&mut card, field).ok_or_else(|| A::Error::custom("no text field"))? =
+                        Some(text)
+                }
             }
         }
         Ok(card)
@@ -266,7 +288,8 @@ struct Texts<'a> {
 
 impl Texts<'_> {
     fn wrong<E: serde::de::Error>(&self) -> E {
-        self.fault.set(Some(CardFault::WrongType(Some(Field::Residue))));
+        self.fault
+            .set(Some(CardFault::WrongType(Some(Field::Residue))));
         E::custom("not an array of strings")
     }
 }
@@ -288,7 +311,10 @@ impl<'de> Visitor<'de> for Texts<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut all = Vec::new();
-        while let Some(text) = seq.next_element_seed(Text { fault: self.fault, key: Some(Key::Field(Field::Residue)) })? {
+        while let Some(text) = seq.next_element_seed(Text {
+            fault: self.fault,
+            key: Some(Key::Field(Field::Residue)),
+        })? {
             all.push(text);
         }
         Ok(all.into())

@@ -27,12 +27,20 @@ impl CardStore {
     /// # Errors
     /// Where the folder cannot be listed.
     pub fn read(dir: &Path) -> Result<CardStore, StoreFault> {
-        let fault = |source| StoreFault { path: dir.to_path_buf(), source };
+        let fault = |source| StoreFault {
+            path: dir.to_path_buf(),
+            source,
+        };
         let mut cards = BTreeMap::new();
         for entry in std::fs::read_dir(dir).map_err(fault)? {
             let path = entry.map_err(fault)?.path();
-            let stem = path.file_stem().and_then(|stem| stem.to_str()).and_then(CardName::parse);
-            if let (Some(name), Some("json")) = (stem, path.extension().and_then(|ext| ext.to_str())) {
+            let stem = path
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .and_then(CardName::parse);
+            if let (Some(name), Some("json")) =
+                (stem, path.extension().and_then(|ext| ext.to_str()))
+            {
                 cards.insert(name, read_file(&path));
             }
         }
@@ -54,9 +62,11 @@ fn read_file(path: &Path) -> Reading {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     // One byte more than a card may have is enough to know that it is too long.
-    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_CARD_BYTES as u64 + 1).read_to_end(&mut bytes));
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_CARD_BYTES as u64 + 1).read_to_end(&mut bytes));
     match read {
-        Ok(_) => Card::parse(&bytes).map_or_else(Reading::Malformed, |card| Reading::Card(Arc::new(card))),
+        Ok(_) => Card::parse(&bytes)
+            .map_or_else(Reading::Malformed, |card| Reading::Card(Arc::new(card))),
         Err(_) => Reading::Malformed(CardFault::Unreadable),
     }
 }

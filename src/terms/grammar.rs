@@ -7,7 +7,9 @@ fn name_like(text: &str, most: usize) -> bool {
     let bytes = text.as_bytes();
     bytes.len() <= most
         && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
 /// `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`: a byte class in `residue`.
@@ -28,7 +30,9 @@ pub fn fits_pin(text: &str) -> bool {
 /// `[a-z][a-z-]{0,31}`
 pub fn fits_class(text: &str) -> bool {
     let bytes = text.as_bytes();
-    bytes.len() <= 32 && bytes.first().is_some_and(u8::is_ascii_lowercase) && bytes.iter().all(|b| b.is_ascii_lowercase() || *b == b'-')
+    bytes.len() <= 32
+        && bytes.first().is_some_and(u8::is_ascii_lowercase)
+        && bytes.iter().all(|b| b.is_ascii_lowercase() || *b == b'-')
 }
 
 /// `[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,63}`
@@ -36,7 +40,9 @@ pub fn fits_window(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() <= 64
         && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'.' | b'_' | b':' | b'/' | b'-'))
+        && bytes.iter().all(|b| {
+            b.is_ascii_alphanumeric() || matches!(b, b' ' | b'.' | b'_' | b':' | b'/' | b'-')
+        })
 }
 
 macro_rules! word {
@@ -133,7 +139,11 @@ impl FixtureHash {
 
     /// Which kind it is.
     pub fn kind(&self) -> HashKind {
-        if self.0.starts_with("hmac-") { HashKind::HmacSha256 } else { HashKind::Sha256 }
+        if self.0.starts_with("hmac-") {
+            HashKind::HmacSha256
+        } else {
+            HashKind::Sha256
+        }
     }
 }
 
@@ -148,20 +158,50 @@ mod tests {
             (format!("sha256:{hex}"), format!("SHA256:{hex}")),
             (format!("hmac-sha256:{hex}"), format!("md5:{hex}")),
             (format!("sha256:{hex}"), format!("sha256:{hex}\n")),
-            (format!("sha256:{hex}"), format!("sha256:{}", hex.to_uppercase())),
+            (
+                format!("sha256:{hex}"),
+                format!("sha256:{}", hex.to_uppercase()),
+            ),
             (format!("sha256:{hex}"), format!("sha256:{}", &hex[1..])),
             (format!("sha256:{hex}"), format!("sha256:{hex}:x")),
         ] {
             assert!(fits_hash(&good) && !fits_hash(&bad), "{bad}");
         }
-        for (good, bad) in [("seed-04", "-seed"), ("a", ""), ("a.b_c-d", "a b"), ("x", "../x"), ("x9", "sek\u{fc}r")] {
-            assert!(FixtureId::parse(good).is_some() && FixtureId::parse(bad).is_none(), "{bad}");
+        for (good, bad) in [
+            ("seed-04", "-seed"),
+            ("a", ""),
+            ("a.b_c-d", "a b"),
+            ("x", "../x"),
+            ("x9", "sek\u{fc}r"),
+        ] {
+            assert!(
+                FixtureId::parse(good).is_some() && FixtureId::parse(bad).is_none(),
+                "{bad}"
+            );
         }
-        assert!(FixtureId::parse(&"x".repeat(64)).is_some() && FixtureId::parse(&"x".repeat(65)).is_none());
-        for (good, bad) in [("models.example.org", "Models.example.org"), ("local", "a_b"), ("1.2", ".a"), ("x", "x@y"), ("x", "x:1")] {
+        assert!(
+            FixtureId::parse(&"x".repeat(64)).is_some()
+                && FixtureId::parse(&"x".repeat(65)).is_none()
+        );
+        for (good, bad) in [
+            ("models.example.org", "Models.example.org"),
+            ("local", "a_b"),
+            ("1.2", ".a"),
+            ("x", "x@y"),
+            ("x", "x:1"),
+        ] {
             assert!(fits_pin(good) && !fits_pin(bad), "{bad}");
         }
-        assert!(fits_class("public-fixture") && !fits_class("Public") && !fits_class("a1") && !fits_class(""));
-        assert!(fits_window("24h, ".trim_end_matches(", ")) && !fits_window("24h,") && fits_window("2026-01-01T00:00/12:00"));
+        assert!(
+            fits_class("public-fixture")
+                && !fits_class("Public")
+                && !fits_class("a1")
+                && !fits_class("")
+        );
+        assert!(
+            fits_window("24h, ".trim_end_matches(", "))
+                && !fits_window("24h,")
+                && fits_window("2026-01-01T00:00/12:00")
+        );
     }
 }

@@ -88,7 +88,11 @@ pub enum EgressClass {
 
 impl EgressClass {
     /// Every class.
-    pub const ALL: [EgressClass; 3] = [EgressClass::MachineLocal, EgressClass::RedactedMetadata, EgressClass::PublicFixture];
+    pub const ALL: [EgressClass; 3] = [
+        EgressClass::MachineLocal,
+        EgressClass::RedactedMetadata,
+        EgressClass::PublicFixture,
+    ];
 
     /// The word.
     pub fn name(self) -> &'static str {
@@ -101,6 +105,8 @@ impl EgressClass {
 
     /// The class that `text` names, byte for byte; a typo names none.
     pub fn parse(text: &str) -> Option<EgressClass> {
-        EgressClass::ALL.into_iter().find(|class| class.name() == text)
+        EgressClass::ALL
+            .into_iter()
+            .find(|class| class.name() == text)
     }
 }

@@ -13,7 +13,10 @@ mod secret;
 
 pub use blank::is_blank;
 pub use field::Field;
-pub use grammar::{CardName, FailureLabel, FixtureHash, FixtureId, HashKind, HostPin, fits_byte_class, fits_class, fits_hash, fits_pin, fits_window};
+pub use grammar::{
+    CardName, FailureLabel, FixtureHash, FixtureId, HashKind, HostPin, fits_byte_class, fits_class,
+    fits_hash, fits_pin, fits_window,
+};
 pub use leaf::{EgressClass, Leaf, Step, Verdict};
 pub use reason::{Reason, Side};
 pub use secret::Secret;

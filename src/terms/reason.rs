@@ -125,7 +125,11 @@ mod tests {
     #[test]
     fn codes_are_distinct_words() {
         let mut codes: Vec<_> = Reason::ALL.iter().map(|r| r.code()).collect();
-        assert!(codes.iter().all(|c| c.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')));
+        assert!(
+            codes
+                .iter()
+                .all(|c| c.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        );
         codes.sort_unstable();
         codes.dedup();
         assert_eq!(codes.len(), Reason::ALL.len());
