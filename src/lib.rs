@@ -22,6 +22,7 @@ pub mod admit;
 pub mod card;
 pub mod egress;
 pub mod fixture;
+pub mod ingress;
 pub mod ledger;
 pub mod metrics;
 pub mod oracle;
