@@ -17,6 +17,7 @@
 //! made by `admit` alone; a [`ledger::Cleared`] is made by the ledger alone, once the decision is durable; [`egress`] alone can open it.
 //! `docs/architecture.md` walks one call through the files.
 
+pub mod admin;
 pub mod admit;
 pub mod card;
 pub mod egress;
@@ -24,6 +25,7 @@ pub mod fixture;
 pub mod ingress;
 pub mod ledger;
 pub mod metrics;
+pub mod oracle;
 pub mod policy;
 pub mod terms;
 pub mod tree;

@@ -1,0 +1,246 @@
+//! The admin listener (contract, section 11): health, metrics, a plain page of the last calls, and the record as JSON. Loopback only.
+//!
+//! Promises: it reads and never changes; it shows nothing that the record does not hold; it asks no host anything. A request whose `Host` is
+//! not this listener's, or that a page of another origin sent, gets nothing (DNS rebinding, RFC 9110 section 7.4). It sends no CORS permission.
+//! Makers: `serve` binds the listener and makes one [`Shared`]. Takers: people, Prometheus, health checks.
+
+mod guard;
+mod page;
+mod records;
+
+pub use records::{Filter, Page, Record, RecordsFault, last, one};
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::ledger::LedgerState;
+use crate::metrics::Metrics;
+
+/// Connections served at once; more wait.
+const MAX_CONNECTIONS: usize = 32;
+/// The longest wait for a request head, also between two requests of one connection.
+const HEAD_WAIT: Duration = Duration::from_secs(10);
+
+/// What the admin listener reads of the running gate.
+pub struct Shared {
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// The ledger's state, [`crate::ledger::Ledger::state`].
+    pub ledger: Box<dyn Fn() -> LedgerState + Send + Sync>,
+    /// The folder with the segments.
+    pub ledger_dir: PathBuf,
+    /// Hash of the effective policy in force.
+    pub policy_hash: ArcSwap<String>,
+    /// Why the last reload was refused; empty where it was taken.
+    pub policy_error: ArcSwapOption<String>,
+    /// Where clients connect.
+    pub proxy: SocketAddr,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("ledger_dir", &self.ledger_dir)
+            .field("proxy", &self.proxy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Why the gate is not ready; empty where it is.
+    pub fn not_ready(&self) -> Option<String> {
+        let ledger = (self.ledger)();
+        if !ledger.ok {
+            let why = ledger.why.unwrap_or_else(|| "no reason given".to_owned());
+            return Some(format!("ledger: {why}"));
+        }
+        let error = self.policy_error.load_full()?;
+        Some(format!("policy: {error}"))
+    }
+}
+
+/// Serves until it is dropped; dropping it closes every connection.
+pub async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let Ok(bound) = listener.local_addr() else {
+        return;
+    };
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        while connections.try_join_next().is_some() {}
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // Out of descriptors, most of the time: waiting is all that helps.
+            Err(_) => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let shared = shared.clone();
+        connections.spawn(async move {
+            let _place = place;
+            let service = hyper::service::service_fn(move |request| {
+                let shared = shared.clone();
+                async move { Ok::<_, Infallible>(answer(request, bound, &shared).await) }
+            });
+            // A connection that breaks concerns nobody but its client.
+            let _ = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_WAIT)
+                .max_buf_size(16 * 1024)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+async fn answer(request: Request<Incoming>, bound: SocketAddr, shared: &Arc<Shared>) -> Answer {
+    if let Err(why) = guard::check(&request, bound) {
+        return text(StatusCode::FORBIDDEN, why);
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "leafgate: only GET here\n");
+        refused
+            .headers_mut()
+            .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    let query = request.uri().query().unwrap_or_default();
+    match request.uri().path() {
+        "/healthz" => text(StatusCode::OK, "ok\n"),
+        "/readyz" => shared.not_ready().map_or_else(
+            || text(StatusCode::OK, "ready\n"),
+            |why| {
+                text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    format!("not ready: {why}\n"),
+                )
+            },
+        ),
+        "/metrics" => made(
+            StatusCode::OK,
+            "text/plain; version=0.0.4; charset=utf-8",
+            shared.metrics.render((shared.ledger)().ok),
+        ),
+        "/" => {
+            list(query, shared, |shared, _, page| {
+                let html = page::render(shared, &page);
+                let mut answer = made(StatusCode::OK, "text/html; charset=utf-8", html);
+                answer
+                    .headers_mut()
+                    .insert(header::CONTENT_SECURITY_POLICY, page::policy());
+                answer
+            })
+            .await
+        }
+        "/api/records" => {
+            list(query, shared, |_, _, page| {
+                json(StatusCode::OK, &page.to_json())
+            })
+            .await
+        }
+        path => match path.strip_prefix("/api/records/") {
+            Some(seq) => single(seq, shared).await,
+            None => text(
+                StatusCode::NOT_FOUND,
+                "leafgate: not here; there are /, /metrics, /healthz, /readyz, /api/records\n",
+            ),
+        },
+    }
+}
+
+/// Reads records off the runtime's threads and hands them to `show`.
+async fn list(
+    query: &str,
+    shared: &Arc<Shared>,
+    show: impl FnOnce(&Shared, &Filter, Page) -> Answer,
+) -> Answer {
+    let filter = match Filter::parse(query) {
+        Ok(filter) => filter,
+        Err(why) => return text(StatusCode::BAD_REQUEST, format!("leafgate: {why}\n")),
+    };
+    let (dir, wanted) = (shared.ledger_dir.clone(), filter.clone());
+    match tokio::task::spawn_blocking(move || last(&dir, &wanted)).await {
+        Ok(Ok(page)) => show(shared, &filter, page),
+        Ok(Err(fault)) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("leafgate: {fault}\n"),
+        ),
+        Err(_) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "leafgate: the ledger could not be read\n",
+        ),
+    }
+}
+
+async fn single(seq: &str, shared: &Arc<Shared>) -> Answer {
+    let Ok(seq) = seq.parse::<u64>() else {
+        return text(StatusCode::BAD_REQUEST, "leafgate: seq is a number\n");
+    };
+    let dir = shared.ledger_dir.clone();
+    match tokio::task::spawn_blocking(move || one(&dir, seq)).await {
+        Ok(Ok(Some(record))) => json(StatusCode::OK, &record.value),
+        Ok(Ok(None)) => text(
+            StatusCode::NOT_FOUND,
+            "leafgate: there is no record of that seq\n",
+        ),
+        Ok(Err(fault)) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("leafgate: {fault}\n"),
+        ),
+        Err(_) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "leafgate: the ledger could not be read\n",
+        ),
+    }
+}
+
+fn text(status: StatusCode, body: impl Into<String>) -> Answer {
+    made(status, "text/plain; charset=utf-8", body.into())
+}
+
+fn json(status: StatusCode, value: &serde_json::Value) -> Answer {
+    made(status, "application/json", format!("{value}\n"))
+}
+
+fn made(status: StatusCode, media: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    *answer.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, media),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+    ] {
+        answer
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! The page at `/`: the last records, plain HTML, no script, nothing loaded from anywhere.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::{Page, Record, Shared};
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}\
+body{font:14px/1.5 system-ui,sans-serif;margin:2rem;max-width:110rem}\
+table{border-collapse:collapse;width:100%}\
+th,td{text-align:left;padding:.25rem .75rem .25rem 0;border-bottom:1px solid #8884;white-space:nowrap}\
+td{font-family:ui-monospace,monospace;font-size:13px}\
+.hold{color:#c33}.split{color:#a70}.release{color:#283}\
+.bad{color:#c33;font-weight:bold}";
+
+/// The page's content security policy: this one style, by its hash, and nothing else.
+pub(super) fn policy() -> HeaderValue {
+    static POLICY: LazyLock<String> = LazyLock::new(|| {
+        let hash = STANDARD.encode(Sha256::digest(STYLE));
+        format!(
+            "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+    });
+    HeaderValue::from_str(&POLICY)
+        .unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
+}
+
+/// maud escapes every value; the style alone is ours and stands as it is.
+pub(super) fn render(shared: &Shared, page: &Page) -> String {
+    let ledger = (shared.ledger)();
+    let not_ready = shared.not_ready();
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width";
+                title { "leafgate" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { "leafgate " (env!("CARGO_PKG_VERSION")) }
+                p {
+                    "clients: " code { "http://" (shared.proxy) "/v1" }
+                    " · policy " code { (short(&shared.policy_hash.load())) }
+                    " · next record " code { (ledger.next_seq) }
+                    " · "
+                    @match &not_ready {
+                        None => "ready",
+                        Some(why) => span.bad { "not ready: " (why) },
+                    }
+                }
+                p {
+                    a href="/" { "all" } " · "
+                    @for leaf in ["hold", "split", "release"] {
+                        a href={ "/?t=decision&leaf=" (leaf) } { (leaf) } " · "
+                    }
+                    a href="/?t=refused" { "refused messages" } " · "
+                    a href="/metrics" { "metrics" } " · "
+                    a href="/api/records" { "json" }
+                }
+                (table(page))
+                @if let Some(next) = page.next {
+                    p { a href={ "/?before=" (next) } { "older" } }
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn table(page: &Page) -> Markup {
+    const HEADS: [&str; 9] = [
+        "seq", "time", "record", "leaf", "step", "reason", "verdict", "fixture", "more",
+    ];
+    html! {
+        table {
+            thead { tr { @for head in HEADS { th { (head) } } } }
+            tbody {
+                @for record in &page.records { (row(record)) }
+                @if page.records.is_empty() { tr { td colspan="9" { "no record" } } }
+            }
+        }
+    }
+}
+
+fn row(record: &Record) -> Markup {
+    let get = |key: &str| shown(&record.value[key]);
+    html! {
+        tr {
+            td { a href={ "/api/records/" (record.seq) } { (record.seq) } }
+            td { (get("time")) }
+            td { (get("t")) }
+            td class=(leaf_class(&record.value)) { (get("leaf")) }
+            td { (get("step")) }
+            td { (get("reason")) }
+            td { (get("verdict")) }
+            td { (get("fixture_id")) }
+            td { (more(&record.value)) }
+        }
+    }
+}
+
+/// What matters most of each kind of record beside the columns.
+fn more(value: &Value) -> String {
+    let keys: &[&str] = match value["t"].as_str() {
+        Some("decision") => &["field", "host", "plan_len"],
+        Some("outcome") => &["of", "sent", "sent_len", "peer", "status", "error"],
+        Some("refused") => &["bytes", "count"],
+        Some("open") => &["version", "sync", "recovered"],
+        Some("config") => &["error"],
+        _ => &[],
+    };
+    let parts: Vec<String> = keys
+        .iter()
+        .filter(|key| !value[**key].is_null())
+        .map(|key| format!("{key} {}", shown(&value[*key])))
+        .collect();
+    parts.join(" · ")
+}
+
+fn leaf_class(value: &Value) -> &'static str {
+    match value["leaf"].as_str() {
+        Some("hold") => "hold",
+        Some("split") => "split",
+        Some("release") => "release",
+        _ => "",
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}

@@ -1,0 +1,224 @@
+use super::*;
+use std::fmt::Write as _;
+use std::path::Path;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+fn ledger_with(segments: &[(u64, u64)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (first, end) in segments {
+        let lines = (*first..*end).fold(String::new(), |mut all, seq| {
+            let leaf = if seq % 2 == 0 { "hold" } else { "release" };
+            let _ = writeln!(all, r#"{{"leaf":"{leaf}","seq":{seq},"t":"decision"}}"#);
+            all
+        });
+        std::fs::write(dir.path().join(format!("{first:012}.jsonl")), lines).unwrap();
+    }
+    dir
+}
+
+fn seqs(dir: &Path, query: &str) -> (Vec<u64>, Option<u64>) {
+    let page = last(dir, &Filter::parse(query).unwrap()).unwrap();
+    (
+        page.records.iter().map(|record| record.seq).collect(),
+        page.next,
+    )
+}
+
+#[test]
+fn records_come_newest_first_across_segments_and_pages_join() {
+    let dir = ledger_with(&[(0, 4), (4, 5), (5, 9)]);
+    assert_eq!(seqs(dir.path(), ""), ((0..9).rev().collect(), None));
+    assert_eq!(seqs(dir.path(), "limit=4"), (vec![8, 7, 6, 5], Some(5)));
+    assert_eq!(
+        seqs(dir.path(), "limit=4&before=5"),
+        (vec![4, 3, 2, 1], Some(1))
+    );
+    assert_eq!(seqs(dir.path(), "limit=4&before=1"), (vec![0], None));
+    assert_eq!(seqs(dir.path(), "leaf=release"), (vec![7, 5, 3, 1], None));
+    assert_eq!(seqs(dir.path(), "leaf=split"), (vec![], None));
+    assert_eq!(seqs(Path::new("/nowhere/ledger"), ""), (vec![], None));
+    for seq in 0..9 {
+        assert_eq!(one(dir.path(), seq).unwrap().unwrap().seq, seq);
+    }
+    assert!(one(dir.path(), 9).unwrap().is_none());
+}
+
+#[test]
+fn lines_longer_than_a_block_and_torn_ends_are_read_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "x".repeat(300 * 1024);
+    let mut all = String::new();
+    for seq in 0..5 {
+        let _ = writeln!(all, r#"{{"pad":"{long}","seq":{seq}}}"#);
+    }
+    all.push_str(r#"{"seq":5"#);
+    std::fs::write(dir.path().join("000000000000.jsonl"), &all).unwrap();
+    assert_eq!(seqs(dir.path(), ""), (vec![4, 3, 2, 1, 0], None));
+    assert!(one(dir.path(), 5).unwrap().is_none());
+    std::fs::write(dir.path().join("000000000000.jsonl"), &long).unwrap();
+    assert_eq!(seqs(dir.path(), ""), (vec![], None));
+    std::fs::write(dir.path().join("000000000000.jsonl"), "no record\n").unwrap();
+    let fault = last(dir.path(), &Filter::default()).unwrap_err();
+    assert!(matches!(fault, RecordsFault::NoRecord { .. }), "{fault}");
+    assert!(!fault.to_string().contains("no record\n"));
+}
+
+#[test]
+fn a_query_is_strict() {
+    assert!(Filter::parse("leaf=hold&limit=500&before=0").is_ok());
+    for bad in [
+        "leaf",
+        "limit=0",
+        "limit=501",
+        "limit=x",
+        "before=-1",
+        "body=x",
+        "leaf=%68old",
+        "leaf=<b>",
+    ] {
+        assert!(Filter::parse(bad).is_err(), "{bad}");
+    }
+}
+
+struct Running {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    _dir: tempfile::TempDir,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn running(ledger_ok: bool) -> Running {
+    let dir = ledger_with(&[(0, 3)]);
+    let shared = Arc::new(Shared {
+        metrics: Arc::default(),
+        ledger: Box::new(move || LedgerState {
+            ok: ledger_ok,
+            why: (!ledger_ok).then(|| "disk full <now>".to_owned()),
+            next_seq: 3,
+        }),
+        ledger_dir: dir.path().to_path_buf(),
+        policy_hash: ArcSwap::from_pointee("ab".repeat(32)),
+        policy_error: ArcSwapOption::empty(),
+        proxy: "127.0.0.1:8484".parse().unwrap(),
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let task = tokio::spawn(serve(listener, shared.clone()));
+    Running {
+        addr,
+        shared,
+        _dir: dir,
+        task,
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the test is the client, on loopback"
+)]
+async fn raw(running: &Running, head: &str) -> (u16, String) {
+    let mut stream = tokio::net::TcpStream::connect(running.addr).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).await.unwrap();
+    (all[9..12].parse().unwrap(), all)
+}
+
+async fn get(running: &Running, path: &str) -> (u16, String) {
+    let addr = running.addr;
+    raw(
+        running,
+        &format!("GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n"),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn every_place_answers() {
+    let running = running(true).await;
+    for (path, status, holds) in [
+        ("/healthz", 200, "ok\n"),
+        ("/readyz", 200, "ready\n"),
+        ("/metrics", 200, "leafgate_ledger_ok 1\n"),
+        ("/", 200, "<html"),
+        ("/?leaf=hold", 200, "class=\"hold\""),
+        ("/api/records", 200, r#""seq":2"#),
+        ("/api/records?limit=1", 200, r#""next":2"#),
+        (
+            "/api/records/1",
+            200,
+            r#"{"leaf":"release","seq":1,"t":"decision"}"#,
+        ),
+        ("/api/records/3", 404, "no record"),
+        ("/api/records/x", 400, "seq is a number"),
+        ("/api/records?x=1", 400, "the query knows"),
+        ("/else", 404, "not here"),
+    ] {
+        let (got, answer) = get(&running, path).await;
+        assert_eq!(got, status, "{path}: {answer}");
+        assert!(answer.contains(holds), "{path}: {answer}");
+        let lower = answer.to_lowercase();
+        assert!(!lower.contains("access-control"), "{path}");
+        assert!(
+            lower.contains("content-security-policy: default-src 'none'"),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn readiness_says_why_and_health_stays() {
+    let broken = running(false).await;
+    let (status, answer) = get(&broken, "/readyz").await;
+    assert_eq!(status, 503);
+    assert!(
+        answer.ends_with("not ready: ledger: disk full <now>\n"),
+        "{answer}"
+    );
+    assert_eq!(get(&broken, "/healthz").await.0, 200);
+    assert!(
+        get(&broken, "/metrics")
+            .await
+            .1
+            .contains("leafgate_ledger_ok 0\n")
+    );
+    assert!(get(&broken, "/").await.1.contains("disk full &lt;now&gt;"));
+
+    let running = running(true).await;
+    running
+        .shared
+        .policy_error
+        .store(Some(Arc::new("policy.toml:3: hosts: x".to_owned())));
+    let (status, answer) = get(&running, "/readyz").await;
+    assert_eq!(status, 503);
+    assert!(answer.contains("policy: policy.toml:3"), "{answer}");
+    running.shared.policy_error.store(None);
+    assert_eq!(get(&running, "/readyz").await.0, 200);
+}
+
+#[tokio::test]
+async fn others_get_nothing() {
+    let running = running(true).await;
+    let addr = running.addr;
+    let (status, answer) = raw(
+        &running,
+        "GET / HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n",
+    )
+    .await;
+    assert_eq!(status, 403);
+    assert!(answer.contains("Host is not this listener's") && !answer.contains("<html"));
+    let cross = format!(
+        "GET / HTTP/1.1\r\nhost: {addr}\r\norigin: https://evil.example\r\nconnection: close\r\n\r\n"
+    );
+    assert_eq!(raw(&running, &cross).await.0, 403);
+    let post = format!(
+        "POST / HTTP/1.1\r\nhost: {addr}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    );
+    assert_eq!(raw(&running, &post).await.0, 405);
+}
