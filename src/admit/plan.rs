@@ -5,10 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
 
-use super::{CallFacts, Dropped};
+use super::{CallFacts, CallId, Dropped};
+use crate::card::Attach;
 use crate::egress::Door;
 use crate::policy::{Host, Policy};
 use crate::terms::{Field, Reason, Verdict};
+use crate::tree::Hold;
 
 /// How a release was bound to its fixture, for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,4 +140,72 @@ pub struct Refusal {
     pub field: Option<Field>,
     /// One safe clause of ASCII for the person: which part, and what to do next. Never private bytes.
     pub hint: String,
+}
+
+/// Why a check refused, before it becomes a [`Refusal`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Denied {
+    pub(super) reason: Reason,
+    pub(super) field: Field,
+    pub(super) hint: String,
+}
+
+impl Denied {
+    pub(super) fn new(reason: Reason, field: Field, hint: String) -> Denied {
+        Denied {
+            reason,
+            field,
+            hint,
+        }
+    }
+}
+
+impl Refusal {
+    pub(super) fn denied(facts: CallFacts, denied: Denied) -> Refusal {
+        Refusal {
+            facts,
+            verdict: Verdict::Refuse,
+            reason: denied.reason,
+            field: Some(denied.field),
+            hint: denied.hint,
+        }
+    }
+
+    /// A hold, as the tree ruled it.
+    pub fn hold(
+        hold: &Hold,
+        call: CallId,
+        attach: Option<Attach>,
+        host: Option<Arc<Host>>,
+    ) -> Refusal {
+        let ruling = hold.ruling();
+        let facts = CallFacts {
+            call,
+            attach,
+            card: hold.card().cloned(),
+            ruling,
+            route: None,
+            host,
+            failure_label: None,
+            body: None,
+        };
+        Refusal {
+            facts,
+            verdict: Verdict::Refuse,
+            reason: ruling.reason,
+            field: ruling.field,
+            hint: super::hint::for_hold(hold),
+        }
+    }
+
+    /// A call that ended before admission: its body was too large, too slow or not clean.
+    pub fn limit(facts: CallFacts, reason: Reason, hint: &str) -> Refusal {
+        Refusal {
+            facts,
+            verdict: Verdict::Refuse,
+            reason,
+            field: Some(Field::Body),
+            hint: hint.to_owned(),
+        }
+    }
 }

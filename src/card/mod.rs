@@ -68,10 +68,7 @@ impl Card {
 
     /// Whether a field stands in the card at all.
     pub fn has(&self, field: Field) -> bool {
-        match field {
-            Field::Residue => self.residue.is_some(),
-            other => self.text(other).is_some(),
-        }
+        self.text(field).is_some() || (field == Field::Residue && self.residue.is_some())
     }
 }
 

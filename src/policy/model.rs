@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::{HeaderName, Method};
@@ -199,6 +199,36 @@ pub struct Route {
     pub method: Method,
     /// Begins with `/`, relative to `base_url`.
     pub path: String,
+}
+
+/// The routes of a host that names none.
+static DEFAULT_ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let post = [
+        "/chat/completions",
+        "/completions",
+        "/responses",
+        "/embeddings",
+        "/messages",
+    ];
+    let mut routes: Vec<Route> = post
+        .into_iter()
+        .map(|path| Route {
+            method: Method::POST,
+            path: path.to_owned(),
+        })
+        .collect();
+    routes.push(Route {
+        method: Method::GET,
+        path: "/models".to_owned(),
+    });
+    routes
+});
+
+impl Route {
+    /// The default list (contract, section 7).
+    pub fn defaults() -> &'static [Route] {
+        &DEFAULT_ROUTES
+    }
 }
 
 /// A client header that may pass, where its whole value matches.

@@ -1,0 +1,272 @@
+//! The split (contract, sections 3 and 4): what the payload may say, and the four values that leave.
+
+use bytes::Bytes;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use super::Denied;
+use crate::card::Card;
+use crate::policy::Envelope;
+use crate::terms::{EgressClass, FailureLabel, Field, FixtureHash, FixtureId, Reason};
+
+/// The fields of a payload that can contradict the card.
+const WATCHED: [Field; 4] = [
+    Field::FixtureId,
+    Field::FixtureHash,
+    Field::EgressClass,
+    Field::FailureLabel,
+];
+
+/// What a payload says at its top level of the four fields.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Says {
+    values: [Option<Said>; 4],
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Text(String),
+    /// It stands twice, or is no string.
+    Unfit,
+}
+
+/// The label of a split: the card's, or the payload's where the card has none; on the policy's list; and no contradiction.
+///
+/// # Errors
+/// `label_missing`, `label_unknown`, `payload_contradicts`.
+pub(super) fn label(
+    card: &Card,
+    payload: &[u8],
+    listed: &[FailureLabel],
+) -> Result<FailureLabel, Denied> {
+    let says = Says::of(payload);
+    let from_payload = match &says.values[3] {
+        Some(Said::Text(text)) => Some(text.as_str()),
+        Some(Said::Unfit) | None => None,
+    };
+    let label = card
+        .text(Field::FailureLabel)
+        .or(from_payload)
+        .ok_or_else(|| {
+            Denied::new(
+                Reason::LabelMissing,
+                Field::FailureLabel,
+                "a split needs a failure_label; compute it on this machine and put it in the card"
+                    .to_owned(),
+            )
+        })?;
+    let label = listed
+        .iter()
+        .find(|known| known.as_str() == label)
+        .cloned()
+        .ok_or_else(|| {
+            let names: Vec<&str> = listed.iter().map(FailureLabel::as_str).take(8).collect();
+            Denied::new(
+                Reason::LabelUnknown,
+                Field::FailureLabel,
+                format!(
+                    "failure_label is not on the policy's list; use one of {}",
+                    names.join(", ")
+                ),
+            )
+        })?;
+    for (field, said) in WATCHED.into_iter().zip(&says.values) {
+        let agrees = match said {
+            None => true,
+            Some(Said::Unfit) => false,
+            Some(Said::Text(text)) => card.text(field).is_none_or(|value| value == text),
+        };
+        if !agrees {
+            return Err(Denied::new(
+                Reason::PayloadContradicts,
+                field,
+                format!(
+                    "the payload's {} differs from the card's, stands twice or is no string; make the two agree",
+                    field.name()
+                ),
+            ));
+        }
+    }
+    Ok(label)
+}
+
+impl Says {
+    /// A body that is not one JSON object says nothing.
+    fn of(payload: &[u8]) -> Says {
+        let mut reader = serde_json::Deserializer::from_slice(payload);
+        let says = reader.deserialize_map(SaysVisitor);
+        match says {
+            Ok(says) if reader.end().is_ok() => says,
+            Ok(_) | Err(_) => Says::default(),
+        }
+    }
+}
+
+struct SaysVisitor;
+
+impl<'de> Visitor<'de> for SaysVisitor {
+    type Value = Says;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Says, A::Error> {
+        let mut says = Says::default();
+        while let Some(key) = map.next_key::<String>()? {
+            let Some(place) = WATCHED.iter().position(|field| field.name() == key) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let said = map.next_value::<Said>()?;
+            let twice = says.values[place].is_some();
+            says.values[place] = Some(if twice { Said::Unfit } else { said });
+        }
+        Ok(says)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Said {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Said, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        Ok(value
+            .as_str()
+            .map_or(Said::Unfit, |text| Said::Text(text.to_owned())))
+    }
+}
+
+/// The body of a split: a function of four closed types and of the policy's envelope, and of nothing else. None of the values
+/// needs an escape: their grammars leave no character that JSON escapes.
+pub(super) fn body(
+    id: &FixtureId,
+    hash: &FixtureHash,
+    label: &FailureLabel,
+    envelope: &Envelope,
+) -> Bytes {
+    let object = format!(
+        r#"{{"fixture_id":"{id}","fixture_hash":"{hash}","egress_class":"{}","failure_label":"{label}"}}"#,
+        EgressClass::RedactedMetadata.name()
+    );
+    let text = match envelope {
+        Envelope::Bare => object,
+        Envelope::Chat { model, max_tokens } => {
+            let model = serde_json::Value::from(model.as_str());
+            let content = serde_json::Value::from(object);
+            let most =
+                max_tokens.map_or_else(String::new, |most| format!(r#","max_tokens":{most}"#));
+            format!(
+                r#"{{"model":{model},"messages":[{{"role":"user","content":{content}}}]{most}}}"#
+            )
+        }
+    };
+    Bytes::from(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(label: Option<&str>) -> Card {
+        let label = label.map_or_else(String::new, |label| {
+            format!(r#","failure_label":"{label}""#)
+        });
+        Card::parse(
+            format!(
+                r#"{{"fixture_id":"doc-17","fixture_hash":"h","egress_class":"redacted-metadata","residue":[],"host_pin":"local","replay_window":"24h","writable_surface":"tmp"{label}}}"#
+            )
+            .as_bytes(),
+        )
+        .unwrap()
+    }
+
+    fn listed() -> Vec<FailureLabel> {
+        ["pass", "timeout"]
+            .into_iter()
+            .filter_map(FailureLabel::parse)
+            .collect()
+    }
+
+    #[test]
+    fn a_payload_that_agrees_or_says_nothing_passes() {
+        for payload in [
+            "{}",
+            "",
+            "[]",
+            "not json",
+            r#"{"failure_label":"pass"}"#,
+            r#"{"fixture_id":"doc-17","owner":"x"}"#,
+            r#"{"a":{"fixture_id":"other"}}"#,
+            r#"{"fixture_id":"other"} trailing"#,
+            r#"[{"fixture_id":"other"}]"#,
+            r#"{"fixture_id":"doc-17","x":1e999}"#,
+        ] {
+            assert_eq!(
+                label(&card(Some("pass")), payload.as_bytes(), &listed())
+                    .map(|l| l.to_string())
+                    .map_err(|d| d.reason),
+                Ok("pass".into()),
+                "{payload}"
+            );
+        }
+        assert_eq!(
+            label(&card(None), br#"{"failure_label":"timeout"}"#, &listed())
+                .unwrap()
+                .as_str(),
+            "timeout"
+        );
+    }
+
+    #[test]
+    fn each_refusal_has_its_reason() {
+        for (of_card, payload, reason) in [
+            (None, "{}", Reason::LabelMissing),
+            (None, r#"{"failure_label":7}"#, Reason::LabelMissing),
+            (
+                None,
+                r#"{"failure_label":"free text"}"#,
+                Reason::LabelUnknown,
+            ),
+            (Some("other"), "{}", Reason::LabelUnknown),
+            (
+                Some("pass"),
+                r#"{"failure_label":"timeout"}"#,
+                Reason::PayloadContradicts,
+            ),
+            (
+                Some("pass"),
+                r#"{"failure_label":"pass","failure_label":"pass"}"#,
+                Reason::PayloadContradicts,
+            ),
+            (
+                Some("pass"),
+                r#"{"failure_label":"pass","failure_l\u0061bel":"pass"}"#,
+                Reason::PayloadContradicts,
+            ),
+            (
+                Some("pass"),
+                r#"{"fixture_id":{"x":1}}"#,
+                Reason::PayloadContradicts,
+            ),
+            (
+                Some("pass"),
+                r#"{"fixture_id":null}"#,
+                Reason::PayloadContradicts,
+            ),
+            (
+                Some("pass"),
+                r#"{"egress_class":"public-fixture"}"#,
+                Reason::PayloadContradicts,
+            ),
+            (
+                Some("pass"),
+                r#"{"fixture_hash":"other"}"#,
+                Reason::PayloadContradicts,
+            ),
+        ] {
+            assert_eq!(
+                label(&card(of_card), payload.as_bytes(), &listed()).map_err(|d| d.reason),
+                Err(reason),
+                "{payload}"
+            );
+        }
+    }
+}

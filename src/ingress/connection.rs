@@ -1,0 +1,143 @@
+//! One client connection: the gate, hyper behind it, and what is said when the gate shuts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::watch;
+
+use super::answer::Own;
+use super::call::{self, Gone};
+use super::gate::{Gate, GateLimits, Wire};
+use super::head::{MAX_LINES, Names};
+use super::reply::Reply;
+use super::state::Shared;
+use crate::terms::Reason;
+
+/// How long the rest of a refused message is read, so that the client sees the answer and not a reset.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Serves one connection to its end.
+pub(super) async fn serve<S>(
+    io: S,
+    shared: Arc<Shared>,
+    names: Arc<Names>,
+    mut stop: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = {
+        let live = shared.live.load();
+        let limits = &live.policy.limits;
+        GateLimits {
+            head: limits.head,
+            client_head: limits.client_head,
+            idle: limits.idle,
+        }
+    };
+    let wire = Arc::new(Wire::default());
+    // Room for the largest head that the gate lets through, and one more header than it does: hyper must never be the one to refuse.
+    let buffer = limits.head.saturating_add(64 * 1024);
+    let gate = Gate::new(io, wire.clone(), names, limits);
+    let service = Service {
+        shared: shared.clone(),
+        wire: wire.clone(),
+    };
+    let mut http = http1::Builder::new();
+    http.half_close(false)
+        .max_headers(MAX_LINES + 1)
+        .max_buf_size(buffer);
+    let mut connection = http.serve_connection(TokioIo::new(gate), service);
+    let mut stopping = *stop.borrow();
+    if stopping {
+        std::pin::Pin::new(&mut connection).graceful_shutdown();
+    }
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx)) => break ended,
+            _ = stop.changed(), if !stopping => {
+                stopping = true;
+                std::pin::Pin::new(&mut connection).graceful_shutdown();
+            }
+        }
+    };
+    let io = connection.into_parts().io.into_inner().into_inner();
+    finish(
+        io,
+        &shared,
+        &wire,
+        ended.is_err_and(|error| error.is_parse()),
+    )
+    .await;
+}
+
+/// Records and answers a message that the gate refused, and drains what still comes.
+async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
+    mut io: S,
+    shared: &Shared,
+    wire: &Wire,
+    unparsed: bool,
+) {
+    let fault = wire.fault().filter(|fault| !fault.in_body);
+    if fault.is_none() && unparsed {
+        // hyper refused what the gate let through, and answered by itself. Nothing left; the record says so.
+        tracing::error!(target: "leafgate::ingress", "a head passed the gate and not the HTTP library");
+        shared.metrics.refused_message(Reason::HttpMalformed);
+        let _ = shared
+            .ledger
+            .message_refused(Reason::HttpMalformed, 0)
+            .await;
+    }
+    if let Some(fault) = fault {
+        shared.metrics.refused_message(fault.reason);
+        let refused_status = shared.live.load().policy.refused_status;
+        let own = match shared
+            .ledger
+            .message_refused(fault.reason, fault.bytes)
+            .await
+        {
+            Ok(_) => Own::message(fault.reason, fault.hint, refused_status),
+            Err(unrecorded) => Own::unrecorded(unrecorded.reason, refused_status),
+        };
+        if fault.gone
+            || tokio::time::timeout(DRAIN, io.write_all(&own.into_bytes()))
+                .await
+                .is_err()
+        {
+            return;
+        }
+    }
+    if fault.is_some() || wire.drain() {
+        let _ = tokio::time::timeout(DRAIN, drain(&mut io)).await;
+    }
+}
+
+async fn drain<S: AsyncRead + AsyncWrite + Unpin>(io: &mut S) {
+    let _ = io.shutdown().await;
+    let mut sink = vec![0; 16 * 1024];
+    while let Ok(1..) = io.read(&mut sink).await {}
+}
+
+struct Service {
+    shared: Arc<Shared>,
+    wire: Arc<Wire>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Service {
+    type Response = http::Response<Reply>;
+    type Error = Gone;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Gone>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        Box::pin(call::handle(
+            self.shared.clone(),
+            self.wire.clone(),
+            request,
+        ))
+    }
+}

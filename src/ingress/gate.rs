@@ -1,0 +1,402 @@
+//! The strict gate: it stands between the client's socket and hyper, and lets through one clean message at a time.
+//!
+//! Promises: hyper sees a head only after [`head::check`](super::head::check) passed it, a chunked body only as far as it is clean, and the next head only
+//! after the answer to the last one was flushed. After a fault hyper sees the end of the stream and nothing more, so that what follows a
+//! refused message is never read as a request. It answers nothing: the connection does, with the [`Wire`] telling why.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use atomic_waker::AtomicWaker;
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+use tokio_util::io::poll_read_buf;
+
+use super::chunked::Chunked;
+use super::head::{self, Framing, HeadFault, Names};
+use crate::terms::Reason;
+
+/// Why the gate shut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) reason: Reason,
+    pub(super) hint: &'static str,
+    /// In the body of a call, whose decision says it, and not in a head.
+    pub(super) in_body: bool,
+    /// The client closed: there is nobody to answer.
+    pub(super) gone: bool,
+    /// Bytes of the message that were read.
+    pub(super) bytes: u64,
+}
+
+/// What gate, service and connection tell each other. All three live in one task; the atomics are for the type system.
+#[derive(Debug, Default)]
+pub(super) struct Wire {
+    fault: OnceLock<Fault>,
+    fragment: AtomicBool,
+    answered: AtomicBool,
+    flushed: AtomicBool,
+    gone: AtomicBool,
+    drain: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Wire {
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.fault.get().copied()
+    }
+
+    /// Whether the target of the present request had a fragment.
+    pub(super) fn fragment(&self) -> bool {
+        self.fragment.load(Ordering::Relaxed)
+    }
+
+    /// The answer's last byte was handed to hyper.
+    pub(super) fn set_answered(&self) {
+        // A flush from before (of a `100 Continue`, say) does not count.
+        self.flushed.store(false, Ordering::Relaxed);
+        self.answered.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// The client closed its side while a call was under way.
+    pub(super) fn gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// An answer goes out before the request was read to its end: the connection drains what still comes.
+    pub(super) fn set_drain(&self) {
+        self.drain.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn drain(&self) -> bool {
+        self.drain.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// Waiting for a head, of which so many bytes were scanned.
+    Head {
+        scanned: usize,
+    },
+    /// In a body of so many bytes.
+    Length(u64),
+    Chunked(Chunked),
+    /// The request is over; its answer is not.
+    Answer,
+    /// Nothing passes any more.
+    Shut,
+}
+
+/// Time and size limits of the gate.
+#[derive(Debug, Clone)]
+pub(super) struct GateLimits {
+    pub(super) head: usize,
+    pub(super) client_head: Duration,
+    pub(super) idle: Duration,
+}
+
+/// The client's stream behind the gate.
+#[derive(Debug)]
+pub(super) struct Gate<S> {
+    io: S,
+    wire: Arc<Wire>,
+    names: Arc<Names>,
+    limits: GateLimits,
+    state: State,
+    /// Bytes read and not yet let through.
+    buf: BytesMut,
+    /// How many bytes at the front of `buf` may pass.
+    cleared: usize,
+    /// One timer for each connection, moved only when it fires early.
+    timer: Pin<Box<Sleep>>,
+    deadline: Instant,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
+    pub(super) fn new(io: S, wire: Arc<Wire>, names: Arc<Names>, limits: GateLimits) -> Gate<S> {
+        let deadline = Instant::now() + limits.client_head;
+        Gate {
+            io,
+            wire,
+            names,
+            limits,
+            state: State::Head { scanned: 0 },
+            buf: BytesMut::new(),
+            cleared: 0,
+            timer: Box::pin(tokio::time::sleep_until(deadline)),
+            deadline,
+        }
+    }
+
+    pub(super) fn into_inner(self) -> S {
+        self.io
+    }
+
+    fn shut(&mut self, reason: Reason, hint: &'static str, in_body: bool, gone: bool) {
+        let bytes = self.buf.len() as u64;
+        // Only the first fault counts.
+        let _ = self.wire.fault.set(Fault {
+            reason,
+            hint,
+            in_body,
+            gone,
+            bytes,
+        });
+        self.state = State::Shut;
+    }
+
+    fn shut_head(&mut self, fault: HeadFault) {
+        self.shut(fault.reason, fault.hint, false, false);
+    }
+
+    /// Reads more into `buf`; 0 is the end of the stream, and a stream that broke has ended.
+    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        self.buf.reserve(4096);
+        let read = ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buf)).unwrap_or(0);
+        Poll::Ready(read)
+    }
+
+    /// Whether the deadline has passed. The timer is moved here alone: a head that comes whole never touches it.
+    fn expired(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.deadline < self.timer.deadline() {
+            let deadline = self.deadline;
+            self.timer.as_mut().reset(deadline);
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= self.deadline {
+                return true;
+            }
+            let deadline = self.deadline;
+            self.timer.as_mut().reset(deadline);
+        }
+        false
+    }
+
+    /// Waits for a whole head. Ready where something changed: bytes may pass, or the gate is shut.
+    fn poll_head(&mut self, cx: &mut Context<'_>, scanned: usize) -> Poll<()> {
+        if scanned < self.buf.len() {
+            if scanned == 0 {
+                self.deadline = Instant::now() + self.limits.client_head;
+            }
+            match head::scan(&self.buf, scanned) {
+                Err(fault) => self.shut_head(fault),
+                Ok(Some(length)) if length <= self.limits.head => self.take_head(length),
+                Ok(None) if self.buf.len() <= self.limits.head => {
+                    self.state = State::Head {
+                        scanned: self.buf.len(),
+                    }
+                }
+                Ok(Some(_) | None) => {
+                    self.shut(
+                        Reason::HeadTooLarge,
+                        "the head is over limits.head; send fewer or shorter headers",
+                        false,
+                        false,
+                    );
+                }
+            }
+            return Poll::Ready(());
+        }
+        match self.fill(cx) {
+            Poll::Ready(0) if self.buf.is_empty() => self.state = State::Shut,
+            Poll::Ready(0) => self.shut(
+                Reason::ClientTimeout,
+                "the client closed in the head",
+                false,
+                true,
+            ),
+            Poll::Ready(_) => {}
+            Poll::Pending if !self.expired(cx) => return Poll::Pending,
+            Poll::Pending if self.buf.is_empty() => self.state = State::Shut,
+            Poll::Pending => self.shut(
+                Reason::ClientTimeout,
+                "the head did not end in time; send it faster",
+                false,
+                false,
+            ),
+        }
+        Poll::Ready(())
+    }
+
+    fn take_head(&mut self, length: usize) {
+        match head::check(&self.buf[..length], &self.names) {
+            Err(fault) => self.shut_head(fault),
+            Ok(facts) => {
+                self.wire.fragment.store(facts.fragment, Ordering::Relaxed);
+                self.wire.answered.store(false, Ordering::Relaxed);
+                self.cleared = length;
+                self.state = match facts.framing {
+                    Framing::Length(0) => State::Answer,
+                    Framing::Length(bytes) => State::Length(bytes),
+                    Framing::Chunked => State::Chunked(Chunked::default()),
+                };
+            }
+        }
+    }
+
+    /// A body of a known length: what is buffered first, then straight from the socket into hyper's buffer.
+    fn poll_length(
+        &mut self,
+        cx: &mut Context<'_>,
+        left: u64,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<bool> {
+        let after = |left: u64| {
+            if left == 0 {
+                State::Answer
+            } else {
+                State::Length(left)
+            }
+        };
+        if !self.buf.is_empty() {
+            self.cleared = left.min(self.buf.len() as u64) as usize;
+            self.state = after(left - self.cleared as u64);
+            return Poll::Ready(false);
+        }
+        let room = left.min(out.remaining() as u64) as usize;
+        let mut part = ReadBuf::new(out.initialize_unfilled_to(room));
+        let end = ready!(Pin::new(&mut self.io).poll_read(cx, &mut part)).is_err();
+        let read = if end { 0 } else { part.filled().len() };
+        out.advance(read);
+        if read == 0 {
+            self.shut(
+                Reason::ClientTimeout,
+                "the client closed in the body",
+                true,
+                true,
+            );
+            return Poll::Ready(false);
+        }
+        self.state = after(left - read as u64);
+        Poll::Ready(true)
+    }
+
+    fn poll_chunked(&mut self, cx: &mut Context<'_>, mut watched: Chunked) -> Poll<()> {
+        if self.buf.is_empty() && ready!(self.fill(cx)) == 0 {
+            self.shut(
+                Reason::ClientTimeout,
+                "the client closed in the body",
+                true,
+                true,
+            );
+            return Poll::Ready(());
+        }
+        match watched.take(&self.buf) {
+            Ok(clean) => {
+                self.cleared = clean;
+                self.state = if watched.is_over() {
+                    State::Answer
+                } else {
+                    State::Chunked(watched)
+                };
+            }
+            Err(_) => self.shut(
+                Reason::HttpMalformed,
+                "the chunked body is not clean; send no extensions and no trailers",
+                true,
+                false,
+            ),
+        }
+        Poll::Ready(())
+    }
+
+    /// The request is over. Until its answer is flushed nothing passes; the socket is watched for the client's end.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.wire.waker.register(cx.waker());
+        if self.wire.answered.load(Ordering::Acquire) && self.wire.flushed.load(Ordering::Relaxed) {
+            if self.wire.gone() {
+                self.state = State::Shut;
+                return Poll::Ready(());
+            }
+            self.deadline = Instant::now() + self.limits.idle;
+            self.state = State::Head { scanned: 0 };
+            return Poll::Ready(());
+        }
+        // A client that sends on without waiting is read ahead by one head at most.
+        while !self.wire.gone() && self.buf.len() <= self.limits.head {
+            if ready!(self.fill(cx)) == 0 {
+                self.wire.gone.store(true, Ordering::Relaxed);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            if this.cleared > 0 {
+                let step = this.cleared.min(out.remaining());
+                out.put_slice(&this.buf[..step]);
+                this.buf.advance(step);
+                this.cleared -= step;
+                return Poll::Ready(Ok(()));
+            }
+            match this.state {
+                State::Head { scanned } => ready!(this.poll_head(cx, scanned)),
+                State::Length(left) => {
+                    if ready!(this.poll_length(cx, left, out)) {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                State::Chunked(watched) => ready!(this.poll_chunked(cx, watched)),
+                State::Answer => ready!(this.poll_answer(cx)),
+                State::Shut => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.wire.flushed.store(false, Ordering::Relaxed);
+        Pin::new(&mut this.io).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.wire.flushed.store(false, Ordering::Relaxed);
+        Pin::new(&mut this.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    /// hyper flushes once its own buffer is empty: then the answer is out.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.io).poll_flush(cx))?;
+        if !this.wire.flushed.swap(true, Ordering::Relaxed)
+            && this.wire.answered.load(Ordering::Acquire)
+        {
+            this.wire.waker.wake();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,279 @@
+//! Reload (contract, section 7): by `SIGHUP` at once, by a changed file after two equal reads a second apart. All or nothing: a policy
+//! that does not load leaves the old one in place, and the error is logged, recorded and shown by `/readyz`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use sha2::{Digest, Sha256};
+
+use super::state::{Live, Shared, load_cards};
+use crate::fixture::Registry;
+use crate::policy::{Fault, Policy};
+
+/// Between two looks at the files.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the reload thread is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// `SIGHUP`.
+    Reload,
+    /// The process ends.
+    Stop,
+}
+
+/// What a file or folder looked like. Equal prints: nothing to do.
+type Print = [u8; 32];
+
+/// One watched thing: what is in force, and what was seen last.
+struct Watched {
+    taken: Print,
+    seen: Print,
+}
+
+impl Watched {
+    fn new(print: Print) -> Watched {
+        Watched {
+            taken: print,
+            seen: print,
+        }
+    }
+
+    /// Whether a change has settled: seen twice, and not yet taken.
+    fn settled(&mut self, now: Print) -> bool {
+        let settled = now == self.seen && now != self.taken;
+        self.seen = now;
+        if settled {
+            self.taken = now;
+        }
+        settled
+    }
+}
+
+/// Runs until told to stop. Its own thread: it reads files.
+pub(super) fn run(shared: &Arc<Shared>, signals: &Receiver<Signal>) {
+    let policy = shared.live.load().policy.clone();
+    let mut file = Watched::new(print_policy(&policy));
+    let mut cards = Watched::new(print_cards(&policy.cards_dir));
+    let mut lock = Watched::new(print_file(&policy.fixtures.lock));
+    let mut next = Instant::now() + LOOK_EVERY;
+    loop {
+        match signals.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(Signal::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Signal::Reload) => {
+                reload(shared);
+                let policy = shared.live.load().policy.clone();
+                file = Watched::new(print_policy(&policy));
+                cards = Watched::new(print_cards(&policy.cards_dir));
+                lock = Watched::new(print_file(&policy.fixtures.lock));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                next = Instant::now() + LOOK_EVERY;
+                let policy = shared.live.load().policy.clone();
+                if file.settled(print_policy(&policy)) {
+                    reload(shared);
+                }
+                if cards.settled(print_cards(&policy.cards_dir)) {
+                    reload_cards(shared);
+                }
+                if lock.settled(print_file(&policy.fixtures.lock)) {
+                    reload_fixtures(shared);
+                }
+                shared.live.load().fixtures.look();
+            }
+        }
+    }
+}
+
+/// Loads everything anew.
+fn reload(shared: &Shared) {
+    let old = shared.live.load().policy.clone();
+    let Some(file) = &old.file else {
+        // The embedded default has no file; its cards and fixtures do.
+        reload_cards(shared);
+        reload_fixtures(shared);
+        return;
+    };
+    let loaded = Policy::load(file)
+        .map_err(|faults| say_all(&faults))
+        .and_then(|policy| {
+            restart_needed(&old, &policy)?;
+            Live::load(Arc::new(policy)).map_err(|error| Refused {
+                safe: "a card folder or fixtures.lock named by the policy cannot be loaded"
+                    .to_owned(),
+                full: error.to_string(),
+            })
+        });
+    match loaded {
+        Ok(live) => {
+            let hash = live.policy.hash.clone();
+            shared.live.store(Arc::new(live));
+            shared.egress.close_kept();
+            accepted(shared, &hash);
+        }
+        Err(refused) => self::refused(shared, &refused),
+    }
+}
+
+fn reload_cards(shared: &Shared) {
+    let live = shared.live.load_full();
+    match load_cards(&live.policy) {
+        Ok(cards) => shared.live.store(Arc::new(Live {
+            policy: live.policy.clone(),
+            cards: Arc::new(cards),
+            fixtures: live.fixtures.clone(),
+        })),
+        Err(error) => refused(
+            shared,
+            &Refused {
+                safe: "the card folder cannot be read".to_owned(),
+                full: error.to_string(),
+            },
+        ),
+    }
+}
+
+fn reload_fixtures(shared: &Shared) {
+    let live = shared.live.load_full();
+    match Registry::load(&live.policy.fixtures) {
+        Ok(fixtures) => {
+            shared.live.store(Arc::new(Live {
+                policy: live.policy.clone(),
+                cards: live.cards.clone(),
+                fixtures: Arc::new(fixtures),
+            }));
+            accepted(shared, &live.policy.hash);
+        }
+        Err(faults) => {
+            let full = faults
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; ");
+            refused(
+                shared,
+                &Refused {
+                    safe: format!("fixtures.lock has {} faults", faults.len()),
+                    full,
+                },
+            );
+        }
+    }
+}
+
+/// Why a reload was refused: for the record, and for the log of the person whose files they are.
+struct Refused {
+    safe: String,
+    full: String,
+}
+
+fn say_all(faults: &[Fault]) -> Refused {
+    let line = faults.first().map_or(0, |fault| fault.line);
+    let full = faults
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ");
+    Refused {
+        safe: format!(
+            "the policy has {} faults, the first at line {line}",
+            faults.len()
+        ),
+        full,
+    }
+}
+
+/// `[listen]` and `[ledger]` are taken at start alone.
+fn restart_needed(old: &Policy, new: &Policy) -> Result<(), Refused> {
+    let part = |policy: &Policy, key: &str| policy.effective().get(key).cloned();
+    for key in ["listen", "ledger"] {
+        if part(old, key) != part(new, key) {
+            let text = format!("[{key}] changed; restart leafgate to take it");
+            return Err(Refused {
+                safe: text.clone(),
+                full: text,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn accepted(shared: &Shared, hash: &str) {
+    shared.reload_error.store(None);
+    shared.ledger.config(hash, None);
+    tracing::info!(target: "leafgate::policy", policy = hash, "reloaded");
+}
+
+fn refused(shared: &Shared, refused: &Refused) {
+    let hash = shared.live.load().policy.hash.clone();
+    shared
+        .reload_error
+        .store(Some(Arc::new(refused.full.clone())));
+    shared.ledger.config(&hash, Some(&refused.safe));
+    tracing::error!(target: "leafgate::policy", error = refused.full, "reload refused, the old policy stays");
+}
+
+fn print_policy(policy: &Policy) -> Print {
+    policy.file.as_deref().map_or([0; 32], print_file)
+}
+
+/// The bytes of a small file; one that cannot be read has a print of its own.
+fn print_file(path: &Path) -> Print {
+    std::fs::read(path).map_or([0; 32], |bytes| Sha256::digest(bytes).into())
+}
+
+/// Names, sizes, times and inodes of the files in a folder.
+fn print_cards(dir: &Path) -> Print {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return [0; 32];
+    };
+    let mut lines: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let meta = entry.metadata().ok()?;
+            let time = meta
+                .modified()
+                .ok()?
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
+            Some(format!(
+                "{:?} {} {} {}\n",
+                entry.file_name(),
+                meta.len(),
+                time.as_nanos(),
+                inode(&meta)
+            ))
+        })
+        .collect();
+    lines.sort_unstable();
+    Sha256::digest(lines.concat()).into()
+}
+
+#[cfg(unix)]
+fn inode(meta: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(meta)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &std::fs::Metadata) -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Watched;
+
+    #[test]
+    fn a_change_is_taken_once_after_two_equal_looks() {
+        let mut watched = Watched::new([0; 32]);
+        assert!(!watched.settled([0; 32]));
+        assert!(!watched.settled([1; 32]), "seen once");
+        assert!(!watched.settled([2; 32]), "still changing");
+        assert!(watched.settled([2; 32]), "settled");
+        assert!(!watched.settled([2; 32]), "taken already");
+        assert!(!watched.settled([0; 32]));
+        assert!(watched.settled([0; 32]), "back again");
+    }
+}

@@ -1,0 +1,103 @@
+//! What every call shares: the live policy with its cards and fixtures, the ledger, the door, the counters.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use jiff::Timestamp;
+
+use crate::card::{CardStore, StoreFault};
+use crate::egress::Egress;
+use crate::fixture::{LockFault, Registry};
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::policy::Policy;
+use crate::terms::Secret;
+
+/// One policy with the cards and fixtures that belong to it. A call keeps the one it started with.
+#[derive(Debug)]
+pub struct Live {
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// The card folder, as last read.
+    pub cards: Arc<CardStore>,
+    /// The registered fixtures, as last read.
+    pub fixtures: Arc<Registry>,
+}
+
+/// What the policy's files could not be loaded for.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The card folder.
+    #[error(transparent)]
+    Cards(#[from] StoreFault),
+    /// The lock file: every fault.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Fixtures(Vec<LockFault>),
+}
+
+impl Live {
+    /// Reads what the policy names. A default folder or file that is not there is empty; a named one must be there.
+    ///
+    /// # Errors
+    /// Where a named folder or file cannot be read, or the lock file has faults.
+    pub fn load(policy: Arc<Policy>) -> Result<Live, LoadError> {
+        let cards = Arc::new(load_cards(&policy)?);
+        let fixtures = Arc::new(Registry::load(&policy.fixtures).map_err(LoadError::Fixtures)?);
+        Ok(Live {
+            policy,
+            cards,
+            fixtures,
+        })
+    }
+}
+
+pub(super) fn load_cards(policy: &Policy) -> Result<CardStore, StoreFault> {
+    if !policy.cards_named && !policy.cards_dir.exists() {
+        return Ok(CardStore::default());
+    }
+    CardStore::read(&policy.cards_dir)
+}
+
+/// Shared by the listener, every connection, the reload and the admin listener.
+#[derive(Debug)]
+pub struct Shared {
+    /// The live policy.
+    pub live: ArcSwap<Live>,
+    /// The ledger.
+    pub ledger: Ledger,
+    /// The door out.
+    pub egress: Egress,
+    /// Counters and histograms.
+    pub metrics: Arc<Metrics>,
+    /// Why the last reload was refused, where it was.
+    pub reload_error: ArcSwapOption<String>,
+    pub(super) token: Option<Secret>,
+    pub(super) tls: bool,
+    pub(super) bound: SocketAddr,
+    pub(super) in_flight: AtomicUsize,
+    pub(super) in_flight_bytes: Arc<AtomicU64>,
+    pub(super) calls: AtomicU64,
+    pub(super) random_start: u128,
+}
+
+impl Shared {
+    /// The base URL to give a client.
+    pub fn base_url(&self) -> String {
+        format!(
+            "{}://{}/v1",
+            if self.tls { "https" } else { "http" },
+            self.bound
+        )
+    }
+
+    /// Calls in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
