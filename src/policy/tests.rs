@@ -850,6 +850,15 @@ fn confirming_a_pin_changes_one_value_and_nothing_else() {
                 .is_some()
         );
     }
+    // Carriage returns are part of "everything else".
+    let windows = before.replace('\n', "\r\n");
+    fs::write(&file, &windows).unwrap();
+    confirm_pin(&file, &pin, moment).unwrap();
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        windows.replace("2020-01-01T00:00:00Z", "2026-11-30T06:00:00Z")
+    );
+    fs::write(&file, before).unwrap();
     let other = HostPin::parse("other.example").unwrap();
     let text = fs::read_to_string(&file).unwrap();
     assert!(matches!(
