@@ -1,6 +1,6 @@
 //! `leafgate pin confirm`: sets one host's `copied_at` in the policy file.
 //!
-//! Promises: everything else in the file stays as it was, comments and order too; the file is replaced whole (written beside it, synced,
+//! Promises: everything else in the file stays as it was, comments and order too (but mixed line ends become LF); the file is replaced whole (written beside it, synced,
 //! renamed) with the mode it had, or it is left alone.
 
 use std::fs::{self, File, OpenOptions};
@@ -89,7 +89,13 @@ pub fn confirm_pin(file: &Path, pin: &HostPin, moment: Timestamp) -> Result<(), 
             pin: pin.clone(),
         })?;
     set(host, moment);
-    replace(file, document.to_string().as_bytes()).map_err(|source| ConfirmError::Unwritten {
+    let mut new = document.to_string();
+    // The editor writes LF; a file that ended every line in CRLF keeps it.
+    let line_ends = memchr::memchr_iter(b'\n', text.as_bytes()).count();
+    if line_ends > 0 && text.matches("\r\n").count() == line_ends {
+        new = new.replace("\r\n", "\n").replace('\n', "\r\n");
+    }
+    replace(file, new.as_bytes()).map_err(|source| ConfirmError::Unwritten {
         file: file.to_owned(),
         source,
     })

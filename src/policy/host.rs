@@ -62,6 +62,14 @@ pub(super) fn host(
     if let (Some(base), Some(addresses), Some(at)) = (&base, &addresses, table.get("base_url")) {
         agree(key, base, addresses, &at, written.as_ref());
     }
+    // A `local` off loopback is a fault by now; what follows from it needs no faults of its own.
+    let addresses = addresses.map(|class| {
+        if key == "local" {
+            Addresses::Loopback
+        } else {
+            class
+        }
+    });
     let clear_text = clear_text(&table, base.as_ref(), addresses.as_ref());
     let credential = host_calls::credential(&table, sources);
     let headers = host_calls::headers(&table, &credential);

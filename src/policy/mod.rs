@@ -26,7 +26,7 @@ pub use model::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use toml::de::DeTable;
@@ -106,7 +106,7 @@ fn build(
         base: file
             .and_then(Path::parent)
             .map(Path::to_owned)
-            .unwrap_or_else(PathBuf::new),
+            .unwrap_or_default(),
         environment,
         faults: RefCell::new(Vec::new()),
     };
