@@ -277,9 +277,8 @@ def split(run: Run) -> None:
     sent = json.dumps(
         {"model": "tiny", "messages": [{"role": "user", "content": four}], "max_tokens": 8}, separators=(",", ":")
     ).encode()
-    assert outcome["score"] == "local" and outcome["sent_len"] == decision["plan_len"], (decision, outcome)
-    # The body's other members stand in the policy; whatever their order, its length is that of the four values in their envelope.
-    assert outcome["sent_len"] == len(sent), (outcome["sent_len"], len(sent))
+    assert outcome["score"] == "local" and outcome["sent_len"] == decision["plan_len"] == len(sent), (decision, outcome)
+    assert decision["plan_sha256"] == outcome["sent_sha256"] == hashlib.sha256(sent).hexdigest(), (decision, outcome)
     other = run.decision(said(ask(run.client(), SPLIT, QUESTION), "split", "4", "forward", "redacted_metadata"))
     assert other["plan_sha256"] == decision["plan_sha256"], "two splits of the same card differ on the wire"
 
