@@ -43,7 +43,10 @@ fn each_dependency_has_one_line_and_no_other_stands() {
     let wanted = dependencies(&read("Cargo.toml"));
     let missing: Vec<_> = wanted.difference(&names).collect();
     let extra: Vec<_> = names.difference(&wanted).collect();
-    assert!(missing.is_empty(), "no line in docs/decisions.md: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "no line in docs/decisions.md: {missing:?}"
+    );
     assert!(extra.is_empty(), "not in Cargo.toml: {extra:?}");
 }
 
@@ -57,5 +60,8 @@ fn each_line_says_what_was_refused() {
 #[test]
 fn every_kind_of_dependency_is_seen() {
     let manifest = "[dependencies]\na = \"1\"\n[dev-dependencies]\nb = \"1\"\n[target.'cfg(unix)'.dependencies]\nc = \"1\"\n";
-    assert_eq!(dependencies(manifest), ["a", "b", "c"].map(String::from).into());
+    assert_eq!(
+        dependencies(manifest),
+        ["a", "b", "c"].map(String::from).into()
+    );
 }
