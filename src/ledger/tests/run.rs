@@ -397,3 +397,94 @@ fn the_checkpoint_follows_without_a_stop() {
     assert_eq!(ledger.state().checkpoint_error, None);
     ledger.stop();
 }
+
+#[test]
+fn a_crash_before_the_first_checkpoint_does_not_lock_the_ledger() {
+    let dir = folder();
+    start_in(&dir).stop();
+    let at = |name: &str| dir.path().join("ledger").join(name);
+    // As a crash right after the first record leaves it.
+    let text = fs::read_to_string(at("000000000000.jsonl")).expect("the segment");
+    let first = text.split_inclusive('\n').next().expect("a line");
+    fs::write(at("000000000000.jsonl"), first).expect("writable");
+    fs::remove_file(at("checkpoint")).expect("removable");
+    start_in(&dir).stop();
+    assert_eq!(whole(&dir).records, 3);
+    // Its twin, a longer ledger without a checkpoint, does not start.
+    fs::remove_file(at("checkpoint")).expect("removable");
+    let refused = Ledger::start(&settings(dir.path()), facts());
+    assert!(
+        matches!(&refused, Err(LedgerError::Problem(problem)) if problem.fault == Fault::NoCheckpoint),
+        "{refused:?}"
+    );
+}
+
+/// Figures, not a test: `cargo test --release --lib ledger::tests::run::figures -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints figures"]
+fn figures() {
+    for (sync, waiting) in [
+        (Sync::Record, 1),
+        (Sync::Record, 8),
+        (Sync::Record, 64),
+        (Sync::Record, 256),
+        (Sync::Interval, 64),
+    ] {
+        let dir = folder();
+        let mut settings = settings(dir.path());
+        settings.sync = sync;
+        let ledger = Ledger::start(&settings, facts()).expect("the ledger starts");
+        let rt = runtime();
+        let begun = std::time::Instant::now();
+        let calls = 300 * waiting.min(32) * if sync == Sync::Interval { 10 } else { 1 };
+        let each = calls / waiting;
+        let mut waits: Vec<Duration> = rt.block_on(async {
+            let tasks: Vec<_> = (0..waiting)
+                .map(|task| {
+                    let ledger = ledger.clone();
+                    tokio::spawn(async move {
+                        let mut waits = Vec::new();
+                        for number in 0..each {
+                            let begun = std::time::Instant::now();
+                            let (_, ticket) = forward(&ledger, task * each + number)
+                                .await
+                                .expect("recorded");
+                            waits.push(begun.elapsed());
+                            ticket.close(outcome());
+                        }
+                        waits
+                    })
+                })
+                .collect();
+            let mut all = Vec::new();
+            for task in tasks {
+                all.extend(task.await.expect("no panic"));
+            }
+            all
+        });
+        let took = begun.elapsed();
+        waits.sort_unstable();
+        ledger.stop();
+        let state = ledger.state();
+        println!(
+            "{} {waiting:3} waiting: {:6.0} calls/s, wait p50 {:?} p99 {:?}, {:.1} records a batch",
+            sync.name(),
+            waits.len() as f64 / took.as_secs_f64(),
+            waits[waits.len() / 2],
+            waits[waits.len() * 99 / 100],
+            state.records as f64 / state.batches as f64,
+        );
+        if sync == Sync::Interval {
+            let begun = std::time::Instant::now();
+            let report = whole(&dir);
+            let took = begun.elapsed().as_secs_f64();
+            println!(
+                "verify: {} records, {:.1} MB, {:.0} MB/s, {:.2} million records/s",
+                report.records,
+                report.bytes as f64 / 1e6,
+                report.bytes as f64 / 1e6 / took,
+                report.records as f64 / 1e6 / took
+            );
+        }
+    }
+}

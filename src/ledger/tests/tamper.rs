@@ -49,7 +49,8 @@ fn each_kind_of_tampering_is_found_and_named() {
         )
     };
 
-    let mut edits: Vec<(&str, Vec<Vec<u8>>, Option<u64>, Is)> = Vec::new();
+    type Edit = (&'static str, Vec<Vec<u8>>, Option<u64>, Is);
+    let mut edits: Vec<Edit> = Vec::new();
     let mut edit = |name, at, is, change: &dyn Fn(&mut Vec<Vec<u8>>)| {
         let mut lines = good.clone();
         change(&mut lines);
