@@ -30,6 +30,17 @@ pub(super) fn object<'a>(
     }
 }
 
+/// Which bytes stand in a string as they are.
+const PLAIN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = is_plain(byte as u8);
+        byte += 1;
+    }
+    table
+};
+
 struct Cursor<'a> {
     line: &'a [u8],
     at: usize,
@@ -152,9 +163,11 @@ impl<'a> Cursor<'a> {
     fn string(&mut self) -> Result<(), &'static str> {
         const NOT_PYTHONS: &str = "has an escape other than json.dumps writes it";
         loop {
-            while self.peek().is_some_and(is_plain) {
-                self.at += 1;
-            }
+            let rest = &self.line[self.at..];
+            self.at += rest
+                .iter()
+                .position(|byte| !PLAIN[usize::from(*byte)])
+                .unwrap_or(rest.len());
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;

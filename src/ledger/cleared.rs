@@ -78,7 +78,8 @@ pub struct Ticket {
     shared: Arc<Shared>,
     call: CallId,
     of: u64,
-    opened: bool,
+    /// Whether egress has the plan: something may have left from then on.
+    pub(super) opened: bool,
     closed: bool,
 }
 

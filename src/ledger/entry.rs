@@ -9,7 +9,7 @@ use super::RunFacts;
 use super::cleared::{Outcome, Sent};
 use super::hex::push_hex;
 use super::record::{Draft, Fields, push_int, push_string};
-use crate::admit::{CallFacts, Plan, Refusal};
+use crate::admit::{BindFacts, CallFacts, Dropped, Plan, Refusal};
 use crate::card::Card;
 use crate::policy::Sync;
 use crate::terms::{
@@ -46,17 +46,38 @@ pub(super) struct Recovered {
     pub(super) closed: u64,
 }
 
+/// What stands on a forwarding decision alone.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leaves<'a> {
+    pub(super) bind: Option<&'a BindFacts>,
+    pub(super) dropped: &'a Dropped,
+    pub(super) len: u64,
+    pub(super) sha256: [u8; 32],
+    pub(super) clear_text: bool,
+}
+
 impl Stamp {
     /// A forwarding decision.
     pub(super) fn forward(&self, plan: &Plan) -> Draft {
-        let facts = plan.facts();
+        let leaves = Leaves {
+            bind: plan.bind(),
+            dropped: plan.dropped(),
+            len: plan.len(),
+            sha256: plan.sha256(),
+            clear_text: plan.clear_text(),
+        };
+        self.forward_of(plan.facts(), leaves)
+    }
+
+    /// A forwarding decision, from its parts.
+    pub(super) fn forward_of(&self, facts: &CallFacts, leaves: Leaves<'_>) -> Draft {
         let ruling = facts.ruling;
         self.decision(
             facts,
             Verdict::Forward,
             ruling.reason,
             ruling.field,
-            Some(plan),
+            Some(leaves),
         )
     }
 
@@ -78,13 +99,13 @@ impl Stamp {
         verdict: Verdict,
         reason: Reason,
         field: Option<Field>,
-        plan: Option<&Plan>,
+        leaves: Option<Leaves<'_>>,
     ) -> Draft {
         let card = facts.card.as_deref();
         let shown = |field| card.and_then(|card| card.text(field));
         let mut f = Fields::new();
         f.text_opt("attach", facts.attach.map(|place| place.name()));
-        if let Some(bind) = plan.and_then(Plan::bind) {
+        if let Some(bind) = leaves.and_then(|leaves| leaves.bind) {
             let out = f.key("bind");
             out.push(b'{');
             push_member(out, "glue_sha256", bind.glue_sha256.as_deref());
@@ -97,11 +118,11 @@ impl Stamp {
             self.mac(f.key("body_mac"), &body.sha256);
         }
         f.text("call", facts.call.as_str());
-        if plan.is_some_and(Plan::clear_text) {
+        if leaves.is_some_and(|leaves| leaves.clear_text) {
             f.flag("clear_text", true);
         }
-        if let Some(plan) = plan {
-            push_dropped(f.key("dropped"), plan);
+        if let Some(leaves) = leaves {
+            push_dropped(f.key("dropped"), leaves.dropped);
         }
         self.card_text(
             &mut f,
@@ -129,9 +150,9 @@ impl Stamp {
         self.card_text(&mut f, "host_pin", shown(Field::HostPin), fits_pin);
         f.text("leaf", facts.ruling.leaf.name())
             .text("log", &self.log);
-        if let Some(plan) = plan {
-            f.int("plan_len", plan.len())
-                .digest("plan_sha256", &plan.sha256());
+        if let Some(leaves) = leaves {
+            f.int("plan_len", leaves.len)
+                .digest("plan_sha256", &leaves.sha256);
         }
         f.prev().text("reason", reason.code());
         self.card_text(
@@ -371,15 +392,15 @@ fn push_member(out: &mut Vec<u8>, key: &str, value: Option<&str>) {
     }
 }
 
-fn push_dropped(out: &mut Vec<u8>, plan: &Plan) {
+fn push_dropped(out: &mut Vec<u8>, dropped: &Dropped) {
     out.extend_from_slice(b"{\"names\":[");
-    for (place, name) in plan.dropped().names.iter().enumerate() {
+    for (place, name) in dropped.names.iter().enumerate() {
         if place > 0 {
             out.push(b',');
         }
         push_string(out, name);
     }
     out.extend_from_slice(b"],\"other\":");
-    push_int(out, plan.dropped().other);
+    push_int(out, dropped.other);
     out.push(b'}');
 }

@@ -57,10 +57,8 @@ macro_rules! fields {
         #[derive(Clone, Copy)]
         enum Name { $($name,)* }
 
-        fn known(name: &[u8]) -> Option<(Name, Kind)> {
-            $(if name == stringify!($name).as_bytes() { return Some((Name::$name, Kind::$kind)); })*
-            None
-        }
+        /// Every field, sorted as they stand in a record.
+        const TABLE: &[(&[u8], Name, Kind)] = &[$((stringify!($name).as_bytes(), Name::$name, Kind::$kind)),*];
     };
 }
 
@@ -173,8 +171,12 @@ impl<'a> Line<'a> {
             forwards: false,
             sent_unknown: false,
         };
+        // Both are sorted: one walk through the table for the whole record.
+        let mut table = TABLE.iter();
         canon::object(line, |name, value| {
-            let (name, is) = known(name).ok_or("has a field that no record has")?;
+            let (_, name, is) = *table
+                .find(|(known, ..)| *known == name)
+                .ok_or("has a field that no record has")?;
             if !is.fits(value) {
                 return Err("has a field of another kind than its name says");
             }
@@ -261,6 +263,49 @@ impl Kind {
             Kind::Shown => matches!(first, b'"' | b'{'),
             Kind::Object => first == b'{',
             Kind::Array => first == b'[',
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_so_that_one_walk_finds_every_field() {
+        assert!(TABLE.is_sorted_by(|one, next| one.0 < next.0));
+        assert!(TABLE.len() < 64, "the sets are 64 bits");
+    }
+
+    #[test]
+    fn a_record_has_the_fields_of_its_type_and_no_others() {
+        let zeros = "0".repeat(64);
+        let tail =
+            |t: &str| format!(r#""seq":0,"t":"{t}","time":"2026-11-30T00:00:00.000000Z","v":1}}"#);
+        let head = format!(r#"{{"log":"l","policy":"p","prev":"{zeros}","run":"r","#);
+        let good = format!("{head}{}", tail("stop"));
+        assert!(Line::read(good.as_bytes()).is_ok());
+        for (bad, why) in [
+            (good.replace(r#""policy":"p","#, ""), "lacks"),
+            (
+                good.replace(r#""policy":"p","#, r#""peer":"x","policy":"p","#),
+                "its type has not",
+            ),
+            (
+                good.replace(r#""policy":"p","#, r#""policy":"p","preview":1,"#),
+                "no record has",
+            ),
+            (
+                good.replace(r#""policy":"p""#, r#""policy":1"#),
+                "another kind",
+            ),
+            (good.replace("stop", "halt"), "does not know"),
+            (good.replace("\"v\":1", "\"v\":2"), "another v"),
+            (good.replace(".000000Z", ".000Z"), "RFC 3339"),
+            (good.replace(&zeros, &zeros[1..]), "another kind"),
+        ] {
+            let fault = Line::read(bad.as_bytes()).map(|_| ()).unwrap_err();
+            assert!(fault.contains(why), "{bad}: {fault}");
         }
     }
 }

@@ -4,9 +4,9 @@
 //! failed, nothing is forwarded until leafgate is restarted. It does not promise anything against root on this machine beyond the last checkpoint kept elsewhere.
 //! Makers: [`Ledger::commit`] alone. Takers: egress (a [`Cleared`]), ingress (a `seq`), the admin listener and the commands (reading).
 //!
-//! The way of a record: [`entry`] says which fields it has and [`record`] writes them, in the call's own task; [`queue`] hands it over and wakes the call;
-//! [`writer`] chains it, appends it to the segment of [`store`] and syncs; [`checkpoint`] signs the root that [`tree_hash`] grows. Reading: [`canon`] is
-//! the one legal form, [`form`] the fields, [`scan`] the chain; [`start`] and [`verify()`](verify()) stand on those.
+//! The way of a record: `entry` says which fields it has and `record` writes them, in the call's own task; `queue` hands it over and wakes the call;
+//! `writer` chains it, appends it to the segment of `store` and syncs; `checkpoint` signs the root that `tree_hash` grows. Reading: `canon` is
+//! the one legal form, `form` the fields, `scan` the chain; `start` and [`verify()`](verify()) stand on those.
 
 mod canon;
 mod checkpoint;

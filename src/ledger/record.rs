@@ -205,7 +205,7 @@ pub(super) fn push_int(out: &mut Vec<u8>, value: u64) {
 }
 
 /// Whether Python's `json.dumps` writes this byte as it is.
-pub(super) fn is_plain(byte: u8) -> bool {
+pub(super) const fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
 }
 

@@ -41,7 +41,7 @@ pub(super) fn start<S: Store>(
     let lock = take_lock(dir)?;
     let mut files = segments(dir)?;
     let keys = Keys::open(dir, files.is_empty())?;
-    let (scan, torn) = read_all(dir, &files, &keys)?;
+    let Read { scan, torn, noted } = read_all(dir, &files, &keys)?;
 
     let recovered = Recovered {
         cut: torn.as_ref().map_or(0, |torn| torn.cut),
@@ -49,6 +49,9 @@ pub(super) fn start<S: Store>(
     };
     if let Some(torn) = &torn {
         cut_off(torn)?;
+    }
+    if !noted && scan.seq > 0 {
+        write_checkpoint(dir, &keys.signer, (scan.seq, scan.tree.root()))?;
     }
     let path = match files.pop() {
         Some(SegmentFile { path, .. }) => path,
@@ -181,12 +184,16 @@ fn take_lock(dir: &Path) -> Result<File, LedgerError> {
     }
 }
 
+/// What the start found.
+struct Read {
+    scan: Scan,
+    torn: Option<Torn>,
+    /// Whether a checkpoint was there.
+    noted: bool,
+}
+
 /// Reads all segments and holds them against the checkpoint.
-fn read_all(
-    dir: &Path,
-    files: &[SegmentFile],
-    keys: &Keys,
-) -> Result<(Scan, Option<Torn>), LedgerError> {
+fn read_all(dir: &Path, files: &[SegmentFile], keys: &Keys) -> Result<Read, LedgerError> {
     let note = read_checkpoint(dir)?;
     let key = keys.signer.public();
     let problem = |fault| {
@@ -200,17 +207,23 @@ fn read_all(
     if note.as_ref().is_some_and(|note| !note.signed_by(key)) {
         return Err(problem(Fault::CheckpointSignature));
     }
-    let mut scan = Scan::new(key.name(), note.as_ref().map(|note| note.size));
+    let note_size = note.as_ref().map(|note| note.size);
+    let mut scan = Scan::new(key.name(), note_size);
     let torn = scan.read(files, &mut |_| {})?;
     match note {
         Some(note) => against_checkpoint(dir, &scan, &note)?,
-        // The first start writes a checkpoint right after its first records, and so does a start that finds no more than those.
+        // The first start writes its checkpoint right after its first record. Where a crash came between, the next start writes one over
+        // that record before it adds another: no ledger that is longer ever lacks one.
         None if scan.counts.runs > 1 || scan.counts.decisions > 0 => {
             return Err(problem(Fault::NoCheckpoint));
         }
         None => {}
     }
-    Ok((scan, torn))
+    Ok(Read {
+        noted: note_size.is_some(),
+        scan,
+        torn,
+    })
 }
 
 /// The checkpoint, `None` where there is none.
@@ -298,13 +311,17 @@ fn write_first<S: Store>(
             cause,
         ));
     }
-    let (size, root) = writer.covered();
+    write_checkpoint(dir, signer, writer.covered())?;
+    writer.checkpoint_written();
+    Ok(())
+}
+
+fn write_checkpoint(dir: &Path, signer: &Signer, covered: Covered) -> Result<(), LedgerError> {
+    let (size, root) = covered;
     checkpoint::replace(dir, &Checkpoint::note(signer, size, &root)).map_err(LedgerError::io(
         &dir.join(checkpoint::FILE),
         "write the checkpoint",
-    ))?;
-    writer.checkpoint_written();
-    Ok(())
+    ))
 }
 
 fn spawn(
