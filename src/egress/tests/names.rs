@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket};
 
 use super::kit::*;
 use crate::ledger::Sent;
@@ -33,66 +34,88 @@ async fn name_server(says: Says) -> (SocketAddr, Asked) {
     let address = socket.local_addr().unwrap();
     let asked = Asked::default();
     let log = asked.clone();
+    // Over UDP what is long is cut short; over TCP, at the same port, it is whole.
+    let listener = TcpListener::bind(address).await.unwrap();
+    let mut turns = 0;
     tokio::spawn(async move {
         let mut buf = [0; 4096];
-        let mut turns = 0;
         loop {
-            let (len, from) = socket.recv_from(&mut buf).await.unwrap();
-            let question = Message::from_vec(&buf[..len]).unwrap();
-            let query = question.queries[0].clone();
-            log.lock().unwrap().push(format!(
-                "{} {}",
-                query.query_type(),
-                query.name().to_string().to_lowercase()
-            ));
-            let mut answer = Message::response(question.metadata.id, OpCode::Query);
-            answer.add_query(query.clone());
-            let mut name = query.name().clone();
-            let addresses = match &says {
-                Says::Silence => continue,
-                Says::Code(code) => {
-                    answer.metadata.response_code = *code;
-                    Vec::new()
-                }
-                Says::Addresses(addresses) => addresses.clone(),
-                Says::InTurn(all) => {
-                    turns += 1;
-                    // A and AAAA of one look-up are one turn.
-                    all[((turns - 1) / 2).min(all.len() - 1)].clone()
-                }
-                Says::Alias(addresses) => {
-                    let alias = Name::from_ascii("metadata.test.").unwrap();
-                    answer.add_answer(Record::from_rdata(
-                        name.clone(),
-                        0,
-                        RData::CNAME(CNAME(alias.clone())),
-                    ));
-                    name = alias;
-                    addresses.clone()
-                }
-            };
-            for ip in addresses {
-                match (ip, query.query_type()) {
-                    (IpAddr::V4(ip), RecordType::A) => {
-                        answer.add_answer(Record::from_rdata(name.clone(), 0, RData::A(A(ip))));
+            tokio::select! {
+                got = socket.recv_from(&mut buf) => {
+                    let (len, from) = got.unwrap();
+                    let Some(answer) = answer(&says, &buf[..len], &log, &mut turns) else {
+                        continue;
+                    };
+                    let mut bytes = answer.to_vec().unwrap();
+                    if bytes.len() > 1232 {
+                        let mut cut = answer.clone();
+                        cut.answers.truncate(2);
+                        cut.metadata.truncation = true;
+                        bytes = cut.to_vec().unwrap();
                     }
-                    (IpAddr::V6(ip), RecordType::AAAA) => {
-                        answer.add_answer(Record::from_rdata(
-                            name.clone(),
-                            0,
-                            RData::AAAA(AAAA(ip)),
-                        ));
-                    }
-                    _ => {}
+                    socket.send_to(&bytes, from).await.unwrap();
+                }
+                got = listener.accept() => {
+                    let (mut tcp, _) = got.unwrap();
+                    let len = tcp.read_u16().await.unwrap();
+                    let mut question = vec![0; usize::from(len)];
+                    tcp.read_exact(&mut question).await.unwrap();
+                    let bytes = answer(&says, &question, &log, &mut turns).unwrap().to_vec().unwrap();
+                    tcp.write_u16(u16::try_from(bytes.len()).unwrap()).await.unwrap();
+                    tcp.write_all(&bytes).await.unwrap();
                 }
             }
-            socket
-                .send_to(&answer.to_vec().unwrap(), from)
-                .await
-                .unwrap();
         }
     });
     (address, asked)
+}
+
+fn answer(says: &Says, question: &[u8], log: &Asked, turns: &mut usize) -> Option<Message> {
+    let question = Message::from_vec(question).unwrap();
+    let query = question.queries[0].clone();
+    log.lock().unwrap().push(format!(
+        "{} {}",
+        query.query_type(),
+        query.name().to_string().to_lowercase()
+    ));
+    let mut answer = Message::response(question.metadata.id, OpCode::Query);
+    answer.add_query(query.clone());
+    let mut name = query.name().clone();
+    let addresses = match says {
+        Says::Silence => return None,
+        Says::Code(code) => {
+            answer.metadata.response_code = *code;
+            Vec::new()
+        }
+        Says::Addresses(addresses) => addresses.clone(),
+        Says::InTurn(all) => {
+            *turns += 1;
+            // A and AAAA of one look-up are one turn.
+            all[((*turns - 1) / 2).min(all.len() - 1)].clone()
+        }
+        Says::Alias(addresses) => {
+            let alias = Name::from_ascii("metadata.test.").unwrap();
+            answer.add_answer(Record::from_rdata(
+                name.clone(),
+                0,
+                RData::CNAME(CNAME(alias.clone())),
+            ));
+            name = alias;
+            addresses.clone()
+        }
+    };
+    for ip in addresses {
+        match (ip, query.query_type()) {
+            (IpAddr::V4(ip), RecordType::A) => {
+                answer.add_answer(Record::from_rdata(name.clone(), 0, RData::A(A(ip))));
+            }
+            (IpAddr::V6(ip), RecordType::AAAA) => {
+                answer.add_answer(Record::from_rdata(name.clone(), 0, RData::AAAA(AAAA(ip))));
+            }
+            (IpAddr::V4(_) | IpAddr::V6(_), _) => {}
+        }
+    }
+    Some(answer)
 }
 
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
@@ -243,6 +266,44 @@ async fn no_answer_is_connect_failed() {
             asked.lock().unwrap()
         );
     }
+}
+
+#[tokio::test]
+async fn thousands_of_addresses_come_over_tcp_are_all_checked_and_few_are_dialled() {
+    let scripted = listening().await;
+    let mut many: Vec<IpAddr> = (0..3000_u32)
+        .map(|n| IpAddr::from([127, 1, (n / 250) as u8, (n % 250) as u8]))
+        .collect();
+    let (way, _) = way_by(
+        Says::Addresses(many.clone()),
+        Addresses::Loopback,
+        scripted.port,
+    )
+    .await;
+    let done = way.call().await;
+    assert_eq!(
+        done.reason,
+        Some("connect_failed"),
+        "four of them were tried"
+    );
+    assert_eq!(done.outcome().peer.map(|peer| peer.ip()), Some(many[3]));
+    many.push(ips(&["10.0.0.1"])[0]);
+    let (way, _) = way_by(
+        Says::Addresses(many.clone()),
+        Addresses::Loopback,
+        scripted.port,
+    )
+    .await;
+    assert_eq!(
+        way.call().await.reason,
+        Some("address_refused"),
+        "the last of 3001 is outside"
+    );
+    // The twin.
+    many.pop();
+    many.insert(0, loopback());
+    let (way, _) = way_by(Says::Addresses(many), Addresses::Loopback, scripted.port).await;
+    way.call().await.ok(b"{}");
 }
 
 #[tokio::test]

@@ -11,7 +11,6 @@ use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 use super::kit::*;
 use crate::ledger::Sent;
