@@ -82,7 +82,10 @@ async fn run(
         match talk(&mut conn, &mut uplink, &departure.method, limits, account).await {
             Ok((head, clean)) => return Ok(live(conn, head, uplink, clean)),
             // Step 3.
-            Err(Stop::Unwritten) => uplink = uplink.again(),
+            Err(Stop::Unwritten) => {
+                uplink = uplink.again();
+                account.peer = None;
+            }
             Err(stop) => return Err(failed(stop, account)),
         }
     }

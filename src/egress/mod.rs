@@ -12,13 +12,14 @@
 //! | file | does |
 //! | --- | --- |
 //! | `exchange.rs` | one call: kept connection or dial, write and read at the same time, until the host's head |
-//! | `resolve.rs`, `dial.rs`, `tls.rs`, `wire.rs` | from the host's name to a verified connection |
+//! | `resolve.rs`, `ask.rs`, `dial.rs`, `tls.rs`, `wire.rs` | from the host's name to a verified connection |
 //! | `kept.rs` | connections kept between calls |
 //! | `request.rs` | the request, built anew |
 //! | `head.rs`, `framing.rs`, `relay.rs` | the host's head, its body's framing, its body on the way back |
 //! | `account.rs`, `model.rs`, `metrics.rs` | what the record and the metrics say of it |
 
 mod account;
+mod ask;
 mod dial;
 mod exchange;
 mod framing;

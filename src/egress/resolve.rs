@@ -3,23 +3,18 @@
 //! 1. `resolve` in the policy: those addresses, no look-up.
 //! 2. `base_url` names an address: that one.
 //! 3. `localhost` and names below it: 127.0.0.1 and ::1, no look-up (RFC 6761, section 6.3).
-//! 4. `resolver.servers`: one question for A and one for AAAA, absolute, no search domain, no cache, no hosts file.
+//! 4. `resolver.servers`: see `ask.rs`; no hosts file.
 //! 5. Else the system: its hosts file, then its resolver, asked once, by the absolute name.
 //!
 //! Then, whichever it was, the whole answer must lie in the host's `addresses`: one address outside refuses all.
 //! Promises nothing about the truth of an answer; TLS answers for that.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
-use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
-};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use tokio::sync::Semaphore;
 
-use super::Failed;
+use super::{Failed, ask};
 use crate::policy::{Addresses, Host, Policy};
 use crate::terms::Reason;
 
@@ -86,7 +81,7 @@ impl Resolver {
         let answer = if policy.resolvers.is_empty() {
             self.ask_system(name).await
         } else {
-            ask_servers(&policy.resolvers, name, policy.limits.connect).await
+            ask::ask(&policy.resolvers, name, policy.limits.connect).await
         };
         answer.ok_or_else(|| {
             Failed::new(
@@ -204,36 +199,6 @@ fn listed(hosts: &str, name: &str) -> Vec<IpAddr> {
         }
     }
     found
-}
-
-async fn ask_servers(servers: &[SocketAddr], name: &str, limit: Duration) -> Option<Vec<IpAddr>> {
-    let servers = servers
-        .iter()
-        .map(|server| {
-            let at = |mut connection: ConnectionConfig| {
-                connection.port = server.port();
-                connection
-            };
-            NameServerConfig::new(
-                server.ip(),
-                true,
-                vec![at(ConnectionConfig::udp()), at(ConnectionConfig::tcp())],
-            )
-        })
-        .collect();
-    let config = ResolverConfig::from_parts(None, Vec::new(), servers);
-    let mut builder =
-        hickory_resolver::Resolver::builder_with_config(config, TokioRuntimeProvider::default());
-    let options = builder.options_mut();
-    options.timeout = limit;
-    options.attempts = 1;
-    options.cache_size = 0;
-    options.use_hosts_file = ResolveHosts::Never;
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    options.num_concurrent_reqs = 1;
-    let resolver = builder.build().ok()?;
-    let answer = resolver.lookup_ip(format!("{name}.")).await.ok()?;
-    Some(answer.iter().collect())
 }
 
 #[cfg(test)]
