@@ -172,12 +172,11 @@ fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Seen>>, script: &Script) {
 fn more(stream: &mut TcpStream, buf: &mut Vec<u8>) -> bool {
     let mut piece = [0; 65536];
     match stream.read(&mut piece) {
-        Ok(read @ 1..) => {
+        Ok(read) if read > 0 => {
             buf.extend_from_slice(&piece[..read]);
             true
         }
-        Ok(0) | Err(_) => false,
-        Ok(_) => unreachable!(),
+        Ok(_) | Err(_) => false,
     }
 }
 
@@ -265,7 +264,11 @@ impl Gate {
     }
 
     fn built(hosts: &str, more: &str, listen: &str) -> Gate {
-        let dir = tempfile::tempdir().unwrap();
+        Gate::built_in(tempfile::tempdir().unwrap(), hosts, more, listen)
+    }
+
+    /// In a folder that holds files the policy names.
+    pub fn built_in(dir: TempDir, hosts: &str, more: &str, listen: &str) -> Gate {
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at("cards")).unwrap();
         std::fs::write(at("cards/seed-04.json"), card(json!({})).to_string()).unwrap();
