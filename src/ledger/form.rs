@@ -5,7 +5,7 @@
 
 use super::canon;
 use super::clock::is_time;
-use super::hex::unhex32;
+use super::hex::is_hex;
 
 /// `t`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub(super) enum Type {
 pub(super) struct Line<'a> {
     pub(super) kind: Type,
     pub(super) seq: u64,
-    pub(super) prev: [u8; 32],
+    /// 64 lower-case hex digits.
+    pub(super) prev: &'a str,
     pub(super) log: &'a str,
     pub(super) run: &'a str,
     pub(super) call: &'a str,
@@ -163,7 +164,7 @@ impl<'a> Line<'a> {
         let mut read = Line {
             kind: Type::Open,
             seq: 0,
-            prev: [0; 32],
+            prev: "",
             log: "",
             run: "",
             call: "",
@@ -224,11 +225,7 @@ impl<'a> Line<'a> {
             Name::v if value != b"1" => return Err("has another v than 1"),
             Name::seq => self.seq = int()?,
             Name::of => self.of = int()?,
-            Name::prev => {
-                self.prev = canon::text(value)
-                    .and_then(|hex| unhex32(hex.as_bytes()))
-                    .ok_or(PLAIN)?;
-            }
+            Name::prev => self.prev = word()?,
             Name::log => self.log = word()?,
             Name::run => self.run = word()?,
             Name::call => self.call = word()?,
@@ -254,10 +251,7 @@ impl Kind {
         let first = value.first().copied().unwrap_or_default();
         match self {
             Kind::Text => first == b'"',
-            Kind::Digest => {
-                value.len() == 66
-                    && canon::text(value).is_some_and(|t| unhex32(t.as_bytes()).is_some())
-            }
+            Kind::Digest => value.len() == 66 && first == b'"' && is_hex(&value[1..65]),
             Kind::Int => first.is_ascii_digit(),
             Kind::Flag => matches!(first, b't' | b'f'),
             Kind::Shown => matches!(first, b'"' | b'{'),

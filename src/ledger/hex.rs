@@ -10,6 +10,32 @@ pub(super) fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// Whether `text` is lower-case hex digits only.
+pub(super) fn is_hex(text: &[u8]) -> bool {
+    const HEX: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut at = 0;
+        while at < DIGITS.len() {
+            table[DIGITS[at] as usize] = true;
+            at += 1;
+        }
+        table
+    };
+    // No early end: a loop without a branch is what the compiler makes fast.
+    text.iter()
+        .fold(true, |all, byte| all & HEX[usize::from(*byte)])
+}
+
+/// 32 bytes as lower-case hex digits.
+pub(super) fn hex32(bytes: &[u8; 32]) -> [u8; 64] {
+    let mut text = [0; 64];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    text
+}
+
 /// `bytes` as lower-case hex.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes
@@ -44,6 +70,8 @@ mod tests {
     fn hex_reads_back_and_upper_case_does_not() {
         let bytes: [u8; 32] = std::array::from_fn(|at| (at * 37) as u8);
         assert_eq!(unhex32(hex(&bytes).as_bytes()), Some(bytes));
+        assert_eq!(hex32(&bytes), hex(&bytes).as_bytes());
+        assert!(is_hex(&hex32(&bytes)) && !is_hex(b"0g") && !is_hex(b"0A"));
         assert_eq!(unhex32(hex(&bytes).to_uppercase().as_bytes()), None);
         assert_eq!(unhex32(&hex(&bytes).as_bytes()[1..]), None);
     }

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::{Fault, LedgerError, Problem};
 use super::form::{Line, Type};
+use super::hex::hex32;
 use super::record::MAX_RECORD_BYTES;
 use super::tree_hash::MerkleTree;
 
@@ -184,7 +185,7 @@ impl Scan {
         if read.seq != seq {
             return Err(here(Fault::Seq { found: read.seq }));
         }
-        if read.prev != self.prev {
+        if read.prev.as_bytes() != hex32(&self.prev) {
             return Err(here(Fault::Prev));
         }
         if read.log != self.log {
