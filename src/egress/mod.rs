@@ -46,7 +46,7 @@ use crate::ledger::Cleared;
 use crate::terms::Reason;
 use account::{Account, Sink};
 
-pub use metrics::{HOST_SECONDS_BOUNDS, Metrics};
+pub use metrics::Metrics;
 pub use relay::AnswerBody;
 
 /// The proof that the code opening a plan is egress: its field is private, and egress makes one inside `send` alone.

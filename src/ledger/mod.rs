@@ -40,7 +40,7 @@ pub use query::Filter;
 pub use read::{Records, last, records};
 pub use record::MAX_RECORD_BYTES;
 pub use scan::Counts;
-pub use state::{LedgerState, SYNC_BUCKETS_MICROS, SyncHistogram};
+pub use state::LedgerState;
 pub use verify::{Report, verify};
 
 use crate::admit::Refusal;
