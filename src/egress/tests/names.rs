@@ -30,12 +30,16 @@ enum Says {
 type Asked = Arc<Mutex<Vec<String>>>;
 
 async fn name_server(says: Says) -> (SocketAddr, Asked) {
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    // Over UDP what is long is cut short; over TCP, at the same port, it is whole. Both must be free at once.
+    let (listener, socket) = loop {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()).await {
+            break (listener, socket);
+        }
+    };
     let address = socket.local_addr().unwrap();
     let asked = Asked::default();
     let log = asked.clone();
-    // Over UDP what is long is cut short; over TCP, at the same port, it is whole.
-    let listener = TcpListener::bind(address).await.unwrap();
     let mut turns = 0;
     tokio::spawn(async move {
         let mut buf = [0; 4096];
