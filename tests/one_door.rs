@@ -182,3 +182,18 @@ fn test_files_are_only_for_tests() {
         }
     }
 }
+
+#[test]
+fn the_environment_steers_no_connection() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/egress");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    assert!(files.len() > 10, "the sources were found");
+    for file in files {
+        let code = code(&std::fs::read_to_string(&file).unwrap());
+        // `load_native_certs` reads SSL_CERT_FILE and SSL_CERT_DIR; the rest reads or sets what the process was started with.
+        for steer in ["load_native_certs", "env::", "var_os", "set_var"] {
+            assert!(!code.contains(steer), "{}: {steer}", file.display());
+        }
+    }
+}
