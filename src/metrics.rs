@@ -1,11 +1,11 @@
 //! What `/metrics` counts: lock-free, no allocation on the path of a call.
 //!
 //! Promises: every counter only grows; a call is counted once, by what was answered. It holds no value of a card, body or header.
-//! Makers: `serve` makes one [`Metrics`]. Takers: ingress and egress count, the admin listener renders.
+//! Makers: `serve` makes one [`Metrics`]; the ledger and egress each have a [`Histogram`] of their own. Takers: they and ingress count, the admin
+//! listener renders.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::terms::{Leaf, Reason, Verdict};
@@ -19,47 +19,29 @@ const LEAVES: [Option<Leaf>; 4] = [
 ];
 const REASONS: usize = Reason::ALL.len();
 
-/// Which way bytes of bodies went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
-    /// From clients, bodies read.
-    FromClient,
-    /// To hosts, body bytes sent.
-    ToHost,
-    /// From hosts, body bytes received.
-    FromHost,
-    /// To clients, body bytes of answers.
-    ToClient,
-}
-
-impl Flow {
-    const ALL: [Flow; 4] = [
-        Flow::FromClient,
-        Flow::ToHost,
-        Flow::FromHost,
-        Flow::ToClient,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Flow::FromClient => "from_client",
-            Flow::ToHost => "to_host",
-            Flow::FromHost => "from_host",
-            Flow::ToClient => "to_client",
-        }
-    }
-}
-
 /// Every counter of one process.
 #[derive(Debug)]
 pub struct Metrics {
     calls: Box<[AtomicU64]>,
     refused_messages: Box<[AtomicU64]>,
     decision: Histogram,
-    sync: Histogram,
-    host: Histogram,
-    bytes: [AtomicU64; 4],
-    in_flight: AtomicI64,
+}
+
+/// What other rooms count, at the moment of rendering.
+#[derive(Debug, Clone, Default)]
+pub struct Readings {
+    /// Whether records can be made durable.
+    pub ledger_ok: bool,
+    /// Calls in flight.
+    pub in_flight: u64,
+    /// The ledger's syncs.
+    pub sync: Snapshot,
+    /// Exchanges with hosts, from the cleared decision to their end.
+    pub host: Snapshot,
+    /// Body bytes that hosts took.
+    pub sent: u64,
+    /// Body bytes that hosts answered.
+    pub received: u64,
 }
 
 impl Default for Metrics {
@@ -76,10 +58,6 @@ impl Metrics {
             calls: zeros(LEAVES.len() * VERDICTS.len() * REASONS),
             refused_messages: zeros(REASONS),
             decision: Histogram::new(&FAST),
-            sync: Histogram::new(&FAST),
-            host: Histogram::new(&SLOW),
-            bytes: Default::default(),
-            in_flight: AtomicI64::new(0),
         }
     }
 
@@ -93,34 +71,13 @@ impl Metrics {
         self.refused_messages[reason as usize].fetch_add(1, Relaxed);
     }
 
-    /// From the end of the head to the verdict, the record not included.
+    /// From the end of the head to the durable decision.
     pub fn decision(&self, took: Duration) {
         self.decision.observe(took);
     }
 
-    /// One `fdatasync` of the ledger.
-    pub fn sync(&self, took: Duration) {
-        self.sync.observe(took);
-    }
-
-    /// From the record to the end of the host's head.
-    pub fn host(&self, took: Duration) {
-        self.host.observe(took);
-    }
-
-    /// Body bytes, one way.
-    pub fn bytes(&self, flow: Flow, count: u64) {
-        self.bytes[flow as usize].fetch_add(count, Relaxed);
-    }
-
-    /// Counts a call as in flight until the guard is dropped.
-    pub fn in_flight(self: &Arc<Metrics>) -> InFlight {
-        self.in_flight.fetch_add(1, Relaxed);
-        InFlight(self.clone())
-    }
-
     /// Prometheus text format 0.0.4. Series that were never counted are left out, so that the text stays short.
-    pub fn render(&self, ledger_ok: bool) -> String {
+    pub fn render(&self, readings: &Readings) -> String {
         let mut text = String::with_capacity(8 * 1024);
         self.render_calls(&mut text);
         let messages = Reason::ALL.iter().map(|reason| {
@@ -133,31 +90,30 @@ impl Metrics {
             "Messages that never became a call.",
             messages.filter(|(_, count)| *count > 0),
         );
-        let bytes = Flow::ALL.iter().map(|flow| {
-            let count = self.bytes[*flow as usize].load(Relaxed);
-            (format!("flow=\"{}\"", flow.name()), count)
-        });
+        let bytes = [("to_host", readings.sent), ("from_host", readings.received)];
         series(
             &mut text,
             "leafgate_body_bytes_total",
-            "Body bytes, by where they came from or went.",
-            bytes,
+            "Body bytes, by where they went or came from.",
+            bytes
+                .into_iter()
+                .map(|(flow, count)| (format!("flow=\"{flow}\""), count)),
         );
         for (name, help, histogram) in [
             (
                 "leafgate_decision_seconds",
-                "From the end of the head to the verdict.",
-                &self.decision,
+                "From the end of the head to the durable decision.",
+                &self.decision.snapshot(),
             ),
             (
                 "leafgate_sync_seconds",
                 "One sync of the ledger.",
-                &self.sync,
+                &readings.sync,
             ),
             (
                 "leafgate_host_seconds",
-                "From the record to the end of the host's head.",
-                &self.host,
+                "From the durable decision to the end of the exchange with the host.",
+                &readings.host,
             ),
         ] {
             histogram.render(&mut text, name, help);
@@ -166,13 +122,13 @@ impl Metrics {
             &mut text,
             "leafgate_in_flight",
             "Calls in flight.",
-            self.in_flight.load(Relaxed).max(0),
+            readings.in_flight,
         );
         gauge(
             &mut text,
             "leafgate_ledger_ok",
             "1 where records can be made durable.",
-            i64::from(ledger_ok),
+            u64::from(readings.ledger_ok),
         );
         text
     }
@@ -205,16 +161,6 @@ impl Metrics {
     }
 }
 
-/// One call in flight; dropping it ends it, whatever happened.
-#[derive(Debug)]
-pub struct InFlight(Arc<Metrics>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Relaxed);
-    }
-}
-
 fn place(leaf: Option<Leaf>, verdict: Verdict, reason: Reason) -> usize {
     let leaf = match leaf {
         None => 0,
@@ -237,15 +183,18 @@ fn series(text: &mut String, name: &str, help: &str, rows: impl Iterator<Item = 
     }
 }
 
-fn gauge(text: &mut String, name: &str, help: &str, value: i64) {
+fn gauge(text: &mut String, name: &str, help: &str, value: u64) {
     let _ = writeln!(
         text,
         "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}"
     );
 }
 
-/// Upper bounds in microseconds, with their text in seconds. Decisions and syncs: 5 µs to 1 s.
-const FAST: [(u64, &str); 14] = [
+/// Upper bounds of a histogram's buckets: microseconds, and the same in seconds as text.
+pub type Bounds = [(u64, &'static str); 14];
+
+/// For decisions and syncs: 5 µs to 1 s.
+pub const FAST: Bounds = [
     (5, "0.000005"),
     (10, "0.00001"),
     (25, "0.000025"),
@@ -262,8 +211,8 @@ const FAST: [(u64, &str); 14] = [
     (1_000_000, "1"),
 ];
 
-/// Hosts: 100 µs to 600 s, the default limit.
-const SLOW: [(u64, &str); 14] = [
+/// For hosts: 100 µs to 600 s, the default limit.
+pub const SLOW: Bounds = [
     (100, "0.0001"),
     (250, "0.00025"),
     (1_000, "0.001"),
@@ -280,16 +229,32 @@ const SLOW: [(u64, &str); 14] = [
     (600_000_000, "600"),
 ];
 
+/// Durations, counted in buckets. Lock-free.
 #[derive(Debug)]
-struct Histogram {
-    bounds: &'static [(u64, &'static str); 14],
+pub struct Histogram {
+    bounds: &'static Bounds,
     /// One for each bound and one above them all; not cumulative.
     buckets: [AtomicU64; 15],
     nanos: AtomicU64,
 }
 
+/// A [`Histogram`] at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    bounds: &'static Bounds,
+    buckets: [u64; 15],
+    nanos: u64,
+}
+
+impl Default for Snapshot {
+    fn default() -> Snapshot {
+        Histogram::new(&FAST).snapshot()
+    }
+}
+
 impl Histogram {
-    fn new(bounds: &'static [(u64, &'static str); 14]) -> Histogram {
+    /// All zero.
+    pub fn new(bounds: &'static Bounds) -> Histogram {
         Histogram {
             bounds,
             buckets: Default::default(),
@@ -297,7 +262,8 @@ impl Histogram {
         }
     }
 
-    fn observe(&self, took: Duration) {
+    /// Counts one duration.
+    pub fn observe(&self, took: Duration) {
         let bucket = self
             .bounds
             .partition_point(|(bound, _)| Duration::from_micros(*bound) < took);
@@ -307,16 +273,31 @@ impl Histogram {
         self.nanos.fetch_add(nanos, Relaxed);
     }
 
+    /// What was counted so far.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            bounds: self.bounds,
+            buckets: std::array::from_fn(|at| self.buckets[at].load(Relaxed)),
+            nanos: self.nanos.load(Relaxed),
+        }
+    }
+}
+
+impl Snapshot {
+    /// How many durations were counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
     fn render(&self, text: &mut String, name: &str, help: &str) {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
         let mut below = 0;
         let labels = self.bounds.iter().map(|(_, label)| *label).chain(["+Inf"]);
         for (label, bucket) in labels.zip(&self.buckets) {
-            below += bucket.load(Relaxed);
+            below += bucket;
             let _ = writeln!(text, "{name}_bucket{{le=\"{label}\"}} {below}");
         }
-        let nanos = self.nanos.load(Relaxed);
-        let (whole, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+        let (whole, rest) = (self.nanos / 1_000_000_000, self.nanos % 1_000_000_000);
         let _ = writeln!(text, "{name}_sum {whole}.{rest:09}\n{name}_count {below}");
     }
 }
@@ -340,22 +321,21 @@ mod tests {
         for (index, reason) in Reason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, index);
         }
-        for (index, flow) in Flow::ALL.iter().enumerate() {
-            assert_eq!(*flow as usize, index);
-        }
     }
 
     #[test]
     fn what_was_counted_is_rendered_and_nothing_else() {
-        let metrics = Arc::new(Metrics::new());
-        assert!(!metrics.render(true).contains("leaf=\""));
+        let metrics = Metrics::new();
+        assert!(!metrics.render(&Readings::default()).contains("leaf=\""));
         metrics.call(Some(Leaf::Hold), Verdict::Refuse, Reason::MachineLocal);
         metrics.call(Some(Leaf::Hold), Verdict::Refuse, Reason::MachineLocal);
         metrics.call(None, Verdict::Refuse, Reason::ClientNotAllowed);
         metrics.refused_message(Reason::HttpMalformed);
-        metrics.bytes(Flow::ToHost, 7);
-        let guard = metrics.in_flight();
-        let text = metrics.render(false);
+        let text = metrics.render(&Readings {
+            sent: 7,
+            in_flight: 1,
+            ..Readings::default()
+        });
         for line in [
             "leafgate_calls_total{leaf=\"hold\",verdict=\"refuse\",reason=\"machine_local\"} 2\n",
             "leafgate_calls_total{leaf=\"none\",verdict=\"refuse\",reason=\"client_not_allowed\"} 1\n",
@@ -367,8 +347,11 @@ mod tests {
             assert!(text.contains(line), "{line} in\n{text}");
         }
         assert_eq!(text.matches("leafgate_calls_total{").count(), 2);
-        drop(guard);
-        assert!(metrics.render(true).contains("leafgate_in_flight 0\n"));
+        let ok = Readings {
+            ledger_ok: true,
+            ..Readings::default()
+        };
+        assert!(metrics.render(&ok).contains("leafgate_ledger_ok 1\n"));
     }
 
     #[test]
@@ -384,7 +367,7 @@ mod tests {
         for micros in [5, 6, 2_000_000] {
             metrics.decision(Duration::from_micros(micros));
         }
-        let text = metrics.render(true);
+        let text = metrics.render(&Readings::default());
         for line in [
             "leafgate_decision_seconds_bucket{le=\"0.000005\"} 1\n",
             "leafgate_decision_seconds_bucket{le=\"0.00001\"} 2\n",

@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::ledger::LedgerState;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Readings};
 
 /// Connections served at once; more wait.
 const MAX_CONNECTIONS: usize = 32;
@@ -50,6 +50,8 @@ pub struct Shared {
 pub struct State {
     /// The ledger's, [`crate::ledger::Ledger::state`].
     pub ledger: LedgerState,
+    /// What other rooms count.
+    pub readings: Readings,
     /// Hash of the effective policy in force.
     pub policy_hash: String,
     /// Why the last reload was refused, where it was.
@@ -143,7 +145,7 @@ async fn answer(request: Request<Incoming>, bound: SocketAddr, shared: &Arc<Shar
         "/metrics" => made(
             StatusCode::OK,
             "text/plain; version=0.0.4; charset=utf-8",
-            shared.metrics.render((shared.state)().ledger.ok),
+            shared.metrics.render(&(shared.state)().readings),
         ),
         "/" => {
             list(query, shared, |shared, _, page| {

@@ -104,6 +104,14 @@ async fn running(ledger_ok: bool) -> Running {
                 ok: ledger_ok,
                 why: (!ledger_ok).then(|| "disk full <now>".to_owned()),
                 next_seq: 3,
+                checkpoint_error: None,
+                records: 3,
+                batches: 1,
+                sync: Default::default(),
+            },
+            readings: Readings {
+                ledger_ok,
+                ..Readings::default()
             },
             policy_hash: "ab".repeat(32),
             policy_error: error.load_full(),

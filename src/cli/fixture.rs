@@ -8,7 +8,8 @@ use serde_json::json;
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::rooms::{self, NewFixture};
 use super::{hash, policy};
-use crate::terms::FixtureId;
+use crate::fixture;
+use crate::terms::{FixtureId, Secret};
 
 /// Register fixtures in the lock file, or list them.
 #[derive(Debug, clap::Args)]
@@ -65,11 +66,11 @@ enum Format {
 }
 
 impl Format {
-    fn name(self) -> &'static str {
+    fn format(self) -> fixture::Format {
         match self {
-            Format::Text => "text",
-            Format::Json => "json",
-            Format::Jsonl => "jsonl",
+            Format::Text => fixture::Format::Text,
+            Format::Json => fixture::Format::Json,
+            Format::Jsonl => fixture::Format::Jsonl,
         }
     }
 }
@@ -98,24 +99,30 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
 }
 
 fn add(args: Add, out: &mut Out) -> Result<Done, Failure> {
-    if FixtureId::parse(&args.id).is_none() {
-        return Err(Failure::new(
+    let id = FixtureId::parse(&args.id).ok_or_else(|| {
+        Failure::new(
             "--id: 1 to 64 letters, digits, dots, underscores or hyphens, the first a letter or digit",
-        ));
-    }
+        )
+    })?;
+    let key = args.key_env.as_deref().map(hash::key).transpose()?;
     let new = NewFixture {
-        key: args.key_env.as_deref().map(hash::key).transpose()?,
-        id: args.id,
+        key: key.map(Secret::new),
+        id,
         files: args.files,
-        format: args.format.name(),
+        format: args.format.format(),
         glue: args.glue,
     };
-    let hash = rooms::fixture_add(&args.lock, &new)?;
+    let (hash, warnings) = rooms::fixture_add(&args.lock, &new)?;
+    let lock = args.lock.display().to_string();
     if args.json {
-        out.json(&json!({ "id": new.id, "hash": hash, "format": new.format, "lock": args.lock.display().to_string() }))?;
-    } else {
-        let lock = args.lock.display().to_string();
-        out.line(format!("{}  {hash}  in {}", new.id, safe(&lock)))?;
+        out.json(&json!({
+            "id": new.id.as_str(), "hash": hash.as_str(), "format": new.format.name(), "lock": lock, "warnings": warnings,
+        }))?;
+        return Ok(Done::Yes);
+    }
+    out.line(format!("{}  {hash}  in {}", new.id, safe(&lock)))?;
+    for warning in warnings {
+        out.line(format!("{} {warning}", out.paint(Tone::Half, "weak:", 0)))?;
     }
     Ok(Done::Yes)
 }
@@ -134,9 +141,9 @@ fn list(args: &List, out: &mut Out) -> Result<Done, Failure> {
         let id = out.paint(Tone::Strong, &safe(&row.id), width.unwrap_or(0));
         let state = row.fault.as_ref().map_or_else(
             || out.paint(Tone::Good, "as recorded", 0),
-            |fault| out.paint(Tone::Bad, &safe(fault), 0),
+            |fault| out.paint(Tone::Bad, fault, 0),
         );
-        let (hash, format) = (safe(&row.hash), safe(&row.format));
+        let (hash, format) = (safe(&row.hash), row.format);
         out.line(format!(
             "{id}  {hash}  {format:<5}  {state}  {}",
             safe(&row.files.join(" "))

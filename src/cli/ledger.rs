@@ -113,14 +113,14 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
 fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
     there(&args.dir)?;
     let found = rooms::verify(&args.dir)?;
-    let whole = found.problems.is_empty();
+    let whole = found.problem.is_none();
     if args.json {
         out.json(&serde_json::json!({
-            "ok": whole, "records": found.records, "problems": found.problems, "facts": found.facts,
+            "ok": whole, "records": found.records, "problem": found.problem, "facts": found.facts,
         }))?;
         return Ok(Done::when(whole));
     }
-    for problem in &found.problems {
+    if let Some(problem) = &found.problem {
         out.line(format!(
             "{} {}",
             out.paint(Tone::Bad, "WRONG", 0),

@@ -10,7 +10,6 @@ use serde_json::json;
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::{policy, rooms};
 use crate::policy::{Addresses, Host, Policy};
-use crate::terms::HostPin;
 
 /// The pinned hosts: list them, or record that a page was read again.
 #[derive(Debug, clap::Args)]
@@ -185,26 +184,20 @@ pub(super) fn lines(policy: &Policy, now: Timestamp, out: &Out) -> Vec<String> {
 }
 
 fn confirm(args: &Confirm, out: &mut Out) -> Result<Done, Failure> {
-    let known = HostPin::parse(&args.host)
-        .is_some_and(|pin| policy_hosts(&args.policy).is_ok_and(|hosts| hosts.contains(&pin)));
-    if !known {
-        // The policy's own faults come first where it has some.
-        policy_hosts(&args.policy)?;
-        return Err(Failure::new(format!(
-            "{} is no host of {}; leafgate pin list shows them",
-            args.host,
-            args.policy.display()
-        )));
-    }
+    // The policy's own faults come first where it has some.
+    let hosts = policy::load(Some(&args.policy))?.hosts;
+    let (pin, _) = hosts.get_key_value(args.host.as_str()).ok_or_else(|| {
+        let file = args.policy.display();
+        Failure::new(format!(
+            "{} is no host of {file}; leafgate pin list shows them",
+            args.host
+        ))
+    })?;
     let now = Timestamp::now();
-    rooms::confirm_pin(&args.policy, &args.host, now)?;
+    rooms::confirm_pin(&args.policy, pin, now)?;
     let now = now.round(jiff::Unit::Second).unwrap_or(now);
     out.line(format!("{}: copied_at = {now}", args.host))?;
     Ok(Done::Yes)
-}
-
-fn policy_hosts(file: &PathBuf) -> Result<Vec<HostPin>, Failure> {
-    policy::load(Some(file)).map(|policy| policy.hosts.into_keys().collect())
 }
 
 pub(super) fn url(host: &Host) -> String {

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,7 +19,7 @@ use super::{oracle, pin, policy};
 use crate::admin;
 use crate::ingress::{self, Live, Running};
 use crate::ledger::{Ledger, RunFacts};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Readings};
 use crate::policy::Policy;
 
 /// Run the proxy.
@@ -226,10 +227,22 @@ fn admin_shared(running: &Running, metrics: Arc<Metrics>, policy: &Policy) -> Ar
         metrics,
         base_url: shared.base_url(),
         ledger_dir: policy.ledger.dir.clone(),
-        state: Box::new(move || admin::State {
-            ledger: shared.ledger.state(),
-            policy_hash: shared.live.load().policy.hash.clone(),
-            policy_error: shared.reload_error.load_full(),
+        state: Box::new(move || {
+            let ledger = shared.ledger.state();
+            let egress = shared.egress.metrics();
+            admin::State {
+                readings: Readings {
+                    ledger_ok: ledger.ok,
+                    in_flight: shared.in_flight() as u64,
+                    sync: ledger.sync.clone(),
+                    host: egress.host_seconds.snapshot(),
+                    sent: egress.bytes_sent.load(Relaxed),
+                    received: egress.bytes_received.load(Relaxed),
+                },
+                ledger,
+                policy_hash: shared.live.load().policy.hash.clone(),
+                policy_error: shared.reload_error.load_full(),
+            }
         }),
     })
 }

@@ -267,6 +267,7 @@ impl Call {
         share: Share,
     ) -> Result<Response<Reply>, Gone> {
         let recorded = self.shared.ledger.refuse(&refusal).await;
+        self.shared.metrics.decision(self.began.elapsed());
         let own = match (recorded, refusal.verdict) {
             (Err(unrecorded), _) => {
                 Own::unrecorded(unrecorded.reason, self.policy().refused_status)

@@ -143,13 +143,11 @@ impl Running {
         let _ = self.signals.send(Signal::Reload);
     }
 
-    /// Takes no new connection and no new call; waits for those in flight, `limits.shutdown` at most. The ledger is the caller's to stop.
+    /// Takes no new connection and no new call; waits for those in flight, `limits.shutdown` at most, and then cuts them, so
+    /// that each has its outcome queued when this returns. The ledger is the caller's to stop.
     pub async fn stop(self) {
-        let most = self.shared.live.load().policy.limits.shutdown;
         let _ = self.stop.send(true);
-        if tokio::time::timeout(most, self.done).await.is_err() {
-            tracing::warn!(target: "leafgate::ingress", "limits.shutdown is over; calls in flight are cut");
-        }
+        let _ = self.done.await;
         let _ = self.signals.send(Signal::Stop);
     }
 }
@@ -200,7 +198,15 @@ async fn accept(
         ));
     }
     drop(listener);
-    while connections.join_next().await.is_some() {}
+    let most = shared.live.load().policy.limits.shutdown;
+    let drained = tokio::time::timeout(most, async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
+    if drained.is_err() {
+        tracing::warn!(target: "leafgate::ingress", "limits.shutdown is over; calls in flight are cut");
+        connections.shutdown().await;
+    }
 }
 
 async fn connect(

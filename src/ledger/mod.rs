@@ -1,18 +1,76 @@
 //! The ledger (contract, section 9): one hash-chained, append-only file of records, durable before anything leaves.
 //!
-//! Promises: a [`Cleared`] exists only where the decision's record is durable. Makers: [`Ledger::commit`] alone. Takers: egress.
+//! Promises: a [`Cleared`] exists only where the decision's record is durable; each forwarded decision gets exactly one outcome; once a write or a sync
+//! failed, nothing is forwarded until leafgate is restarted. It does not promise anything against root on this machine beyond the last checkpoint kept elsewhere.
+//! Makers: [`Ledger::commit`] alone. Takers: egress (a [`Cleared`]), ingress (a `seq`), the admin listener and the commands (reading).
+//!
+//! The way of a record: `entry` says which fields it has and `record` writes them, in the call's own task; `queue` hands it over and wakes the call;
+//! `writer` chains it, appends it to the segment of `store` and syncs; `checkpoint` signs the root that `tree_hash` grows. Reading: `canon` is
+//! the one legal form, `form` the fields, `scan` the chain; `start` and [`verify()`](verify()) stand on those.
 
+mod canon;
+mod checkpoint;
 mod cleared;
+mod clock;
+mod entry;
+mod error;
+mod form;
+mod hex;
+mod keys;
+mod query;
+mod queue;
+mod read;
+mod record;
+mod scan;
+mod start;
+mod state;
+mod store;
+#[cfg(test)]
+mod tests;
+mod tree_hash;
+mod verify;
+mod writer;
+
+use std::fmt;
+use std::sync::{Arc, mpsc};
 
 pub use cleared::{Cleared, Outcome, Sent, Ticket};
+pub use error::{Fault, LedgerError, Problem};
+pub use query::Filter;
+pub use read::{Records, last, records};
+pub use record::MAX_RECORD_BYTES;
+pub use scan::Counts;
+pub use state::LedgerState;
+pub use verify::{Report, verify};
 
-use crate::admit::{Plan, Refusal};
+use crate::admit::Refusal;
 use crate::policy::LedgerSettings;
 use crate::terms::Reason;
+use queue::{Job, Kind, Shared};
 
-/// The running ledger. Cheap to clone: all clones are one ledger.
-#[derive(Debug, Clone)]
-pub struct Ledger {}
+/// The running ledger. Cheap to clone: all clones are one ledger. End it with [`Ledger::stop`]; where the last clone is dropped without, the files are left as a
+/// crash would leave them, and the next start closes what is open.
+#[derive(Clone)]
+pub struct Ledger {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // No flush here: what was acknowledged is durable already.
+        self.shared.send(Job::Abandon);
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ledger({})", self.inner.shared.stamp.log)
+    }
+}
 
 /// What the `open` record says of the run.
 #[derive(Debug, Clone)]
@@ -25,11 +83,6 @@ pub struct RunFacts {
     pub oracle: String,
 }
 
-/// Why the ledger could not be opened. Names the file and, where a record is at fault, its line.
-#[derive(Debug, thiserror::Error)]
-#[error("the ledger cannot be opened")]
-pub struct LedgerError;
-
 /// The record could not be made durable: `ledger_unavailable` or `overloaded`. Nothing leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unrecorded {
@@ -37,55 +90,82 @@ pub struct Unrecorded {
     pub reason: Reason,
 }
 
-/// For metrics, `/readyz` and the console.
-#[derive(Debug, Clone)]
-pub struct LedgerState {
-    /// Whether records can be made.
-    pub ok: bool,
-    /// Why not.
-    pub why: Option<String>,
-    /// The next `seq`.
-    pub next_seq: u64,
-}
-
 impl Ledger {
-    /// Takes `LOCK`, recovers, writes `open`, starts the writer.
-    pub fn start(_settings: &LedgerSettings, _run: RunFacts) -> Result<Ledger, LedgerError> {
-        todo!()
+    /// Takes `LOCK`, recovers, writes `open` and the checkpoint, starts the writer. Blocks; for the start of `main`.
+    ///
+    /// # Errors
+    /// A [`LedgerError`] that names the file and, where a record is at fault, its line. Nothing was changed then, but that a torn last line may have been cut off.
+    pub fn start(settings: &LedgerSettings, run: RunFacts) -> Result<Ledger, LedgerError> {
+        start::start(settings, &run, store::Disk::new(&settings.dir))
     }
 
-    /// Makes a forwarding decision durable and reserves its outcome's place.
-    pub async fn commit(&self, _plan: Plan) -> Result<Cleared, Unrecorded> {
-        todo!()
+    fn of(shared: Arc<Shared>) -> Ledger {
+        Ledger {
+            inner: Arc::new(Inner { shared }),
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
     }
 
     /// Makes a decision that forwards nothing durable (`refuse` or `local`); gives its `seq`.
-    pub async fn refuse(&self, _refusal: &Refusal) -> Result<u64, Unrecorded> {
-        todo!()
+    ///
+    /// # Errors
+    /// `overloaded` or `ledger_unavailable`; both are counted here.
+    pub async fn refuse(&self, refusal: &Refusal) -> Result<u64, Unrecorded> {
+        let draft = self.shared().stamp.refusal(refusal);
+        self.plain(draft).await
     }
 
     /// Records a message that never became a call: its reason and how many bytes of it were read.
-    pub async fn message_refused(&self, _reason: Reason, _bytes: u64) -> Result<u64, Unrecorded> {
-        todo!()
+    ///
+    /// # Errors
+    /// `overloaded` or `ledger_unavailable`; both are counted here.
+    pub async fn message_refused(&self, reason: Reason, bytes: u64) -> Result<u64, Unrecorded> {
+        let draft = self.shared().stamp.refused(reason, Some(bytes), None);
+        self.plain(draft).await
     }
 
-    /// Counts a call that ended `overloaded` before it reached the ledger; one `refused` record carries the count when the queue has room.
-    pub fn count_unrecorded(&self, _reason: Reason) {
-        todo!()
+    async fn plain(&self, draft: record::Draft) -> Result<u64, Unrecorded> {
+        match self.shared().record(draft, Kind::Plain).await {
+            Ok(durable) => Ok(durable.seq),
+            Err(reason) => Err(Unrecorded { reason }),
+        }
     }
 
-    /// Records a reload, or one that was refused.
-    pub fn config(&self, _policy_hash: &str, _error: Option<&str>) {
-        todo!()
+    /// Counts a call that ended `overloaded` (or `ledger_unavailable`) before it reached the ledger; one `refused` record carries the count when the queue has
+    /// room, at most one a second. What [`Ledger::commit`], [`Ledger::refuse`] and [`Ledger::message_refused`] refuse themselves is counted already.
+    pub fn count_unrecorded(&self, reason: Reason) {
+        self.shared().count(reason);
+    }
+
+    /// Records a reload, or one that was refused. Nobody waits for it. `policy_hash` is of the policy that holds from now on.
+    pub fn config(&self, policy_hash: &str, error: Option<&str>) {
+        let shared = self.shared();
+        let draft = shared.stamp.config(policy_hash, error);
+        let taken = error.is_none().then(|| policy_hash.to_owned());
+        shared.record_later(draft, Kind::Own(taken));
+    }
+
+    /// The name of the verifier key: `log` in every record.
+    pub fn log(&self) -> &str {
+        &self.shared().stamp.log
     }
 
     /// For metrics and health.
     pub fn state(&self) -> LedgerState {
-        todo!()
+        let shared = self.shared();
+        shared.meters.state(!shared.is_latched(), shared.why())
     }
 
-    /// Drains, writes `stop` and the last checkpoint, ends the writer. Blocks; for the end of `main`.
+    /// Drains, gives calls that are still on their way an outcome `sent: unknown`, writes `stop` and the last checkpoint, ends the writer and frees `LOCK`. Blocks; for the
+    /// end of `main`, after the calls have ended. Every later call is refused. A second stop does nothing.
     pub fn stop(&self) {
-        todo!()
+        let (tell, told) = mpsc::channel();
+        if self.shared().send(Job::Stop(tell)) {
+            // An error here means that the writer had ended before.
+            let _ = told.recv();
+        }
     }
 }

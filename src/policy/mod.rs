@@ -1,44 +1,175 @@
 //! The policy: strict TOML, typed, every fault at once.
 //!
 //! Promises: a [`Policy`] value is whole and without contradiction; what the file did not say has the contract's default; a
-//! secret is in a [`Secret`](crate::terms::Secret) and in no `Debug` output. Makers: [`Policy::load`] and [`Policy::embedded`]. It reads `terms` and nobody else.
+//! secret is in a [`Secret`](crate::terms::Secret) and in no `Debug` output. Makers: [`Policy::load`], [`Policy::load_with`] and
+//! [`Policy::embedded`]. It reads `terms` and nobody else.
 
+mod addresses;
+mod confirm;
+mod effective;
+mod fault;
+mod host;
+mod host_calls;
 mod model;
+mod read;
+mod secrets;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod units;
+mod url;
 
+pub use confirm::{ConfirmError, confirm_pin};
+pub use fault::Fault;
 pub use model::*;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 
-/// One fault of a policy. `Display` is `FILE:LINE: KEY: what is wrong, and what to do`; never the file's text.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {key}: {what}")]
-pub struct Fault {
-    /// The policy file as given.
-    pub file: String,
-    /// 1-based line.
-    pub line: usize,
-    /// Dotted key, `hosts."models.example.org".ca`.
-    pub key: String,
-    /// What is wrong and what to do next.
-    pub what: String,
-}
+use toml::de::DeTable;
+
+/// The text of the embedded default policy.
+pub const DEFAULT: &str = include_str!("../../policies/default.toml");
+
+/// A policy file has at most this many bytes.
+pub(crate) const POLICY_BYTES: u64 = 1 << 20;
+
+const TABLES: [&str; 11] = [
+    "version", "listen", "cards", "fixtures", "ledger", "pins", "split", "answers", "limits",
+    "resolver", "hosts",
+];
 
 impl Policy {
-    /// Loads a policy file.
+    /// Loads a policy file. The environment is read where the policy names a variable, and nowhere else.
     ///
     /// # Errors
     /// Every fault, in the order of the file.
-    pub fn load(_file: &Path) -> Result<Policy, Vec<Fault>> {
-        todo!()
+    pub fn load(file: &Path) -> Result<Policy, Vec<Fault>> {
+        Policy::load_with(file, &|name| std::env::var_os(name))
+    }
+
+    /// Loads a policy file with another environment than the process's own.
+    ///
+    /// # Errors
+    /// Every fault, in the order of the file.
+    pub fn load_with(
+        file: &Path,
+        environment: &dyn Fn(&str) -> Option<OsString>,
+    ) -> Result<Policy, Vec<Fault>> {
+        let unread = |what: String| {
+            vec![Fault {
+                file: file.display().to_string(),
+                line: 1,
+                column: 1,
+                key: "policy".to_owned(),
+                what,
+            }]
+        };
+        let bytes = secrets::read_file(file, POLICY_BYTES)
+            .map_err(|why| unread(format!("the file {why}")))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let before = &error.as_bytes()[..at];
+            let mut fault = unread("not UTF-8; save the file as UTF-8".to_owned());
+            for fault in &mut fault {
+                fault.line += memchr::memchr_iter(b'\n', before).count();
+            }
+            fault
+        })?;
+        build(&text, Some(file), environment)
     }
 
     /// The embedded default (`policies/default.toml`); relative paths are relative to the working directory.
+    #[allow(
+        clippy::expect_used,
+        reason = "a constant text that names no file and no variable; a test loads it"
+    )]
     pub fn embedded() -> Policy {
-        todo!()
+        build(DEFAULT, None, &|_| None).expect("the embedded policy is constant")
     }
+}
 
-    /// The effective policy as JSON, no secret in it: what `policy check` prints and `hash` is made of.
-    pub fn effective(&self) -> serde_json::Value {
-        todo!()
+fn build(
+    text: &str,
+    file: Option<&Path>,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Policy, Vec<Fault>> {
+    let context = read::Context {
+        file: file.map_or_else(
+            || "(embedded policy)".to_owned(),
+            |file| file.display().to_string(),
+        ),
+        text,
+        base: file
+            .and_then(Path::parent)
+            .map(Path::to_owned)
+            .unwrap_or_default(),
+        environment,
+        faults: RefCell::new(Vec::new()),
+    };
+    let policy = match DeTable::parse(text) {
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            // The parser's message names what it expected; its `Display` would quote the line, so it is not used.
+            context.fault(
+                at,
+                "toml",
+                format!("not TOML: {}", error.message().replace('\n', " ")),
+            );
+            None
+        }
+        Ok(table) => Some(typed(&context, table.get_ref(), file)),
+    };
+    match policy {
+        Some(mut policy) if context.faults.borrow().is_empty() => {
+            policy.hash = policy.effective_hash();
+            Ok(policy)
+        }
+        Some(_) | None => Err(context.into_faults()),
+    }
+}
+
+/// The typed policy; only good where no fault was noted.
+fn typed(context: &read::Context<'_>, table: &DeTable<'_>, file: Option<&Path>) -> Policy {
+    let root = context.root(table, &TABLES);
+    if let Some(value) = root.need("version")
+        && value
+            .raw()
+            .as_integer()
+            .is_none_or(|version| version.as_str() != "1")
+    {
+        value.fault("not a version that this leafgate reads; write version = 1");
+    }
+    let base = context.base.as_path();
+    let mut secrets = BTreeMap::new();
+    let (cards_dir, cards_named) = settings::cards(&root, base);
+    let (pin_max_age, placeholders) = settings::pins(&root);
+    let mut hosts = BTreeMap::new();
+    if let Some(table) = root.get("hosts").and_then(|value| value.names()) {
+        for (key, value) in table.entries() {
+            if let Some(host) = host::host(key, &value, &placeholders, &mut secrets) {
+                hosts.insert(host.pin.clone(), Arc::new(host));
+            }
+        }
+    }
+    Policy {
+        file: file.map(Path::to_owned),
+        hash: String::new(),
+        listen: settings::listen(&root, &mut secrets),
+        cards_dir,
+        cards_named,
+        fixtures: settings::fixtures(&root, base, &mut secrets),
+        ledger: settings::ledger(&root, base),
+        pin_max_age,
+        placeholders,
+        failure_labels: settings::failure_labels(&root),
+        refused_status: settings::refused_status(&root),
+        limits: settings::limits(&root),
+        resolvers: settings::resolvers(&root),
+        hosts,
+        secrets,
     }
 }

@@ -42,6 +42,26 @@ pub struct Policy {
     pub resolvers: Vec<SocketAddr>,
     /// `[hosts]`, by pin.
     pub hosts: BTreeMap<HostPin, Arc<Host>>,
+    /// Where each secret came from, by dotted key (`listen.token`, `hosts.local.credential`).
+    pub secrets: BTreeMap<String, SecretSource>,
+}
+
+/// Where a secret came from, never the secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretSource {
+    /// The variable or the file.
+    pub origin: Origin,
+    /// The scheme before it in its header, where it has one.
+    pub scheme: Option<String>,
+}
+
+/// The place of a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// `env`: the name of an environment variable.
+    Env(String),
+    /// `file`: the path of a file.
+    File(PathBuf),
 }
 
 /// `[listen]`

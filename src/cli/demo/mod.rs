@@ -117,9 +117,7 @@ async fn call(
     show::scene(out, number, scene, &request, &received, &reply)?;
     let sent_right = match scene.leaf {
         Leaf::Hold => received.is_empty() && !connected,
-        Leaf::Split => {
-            matches!(&received[..], [one] if !one.body.is_empty() && one.body != request.body.as_bytes())
-        }
+        Leaf::Split => matches!(&received[..], [one] if four_values(&one.body)),
         Leaf::Release => {
             matches!(&received[..], [one] if one.body == request.body.as_bytes())
         }
@@ -135,17 +133,31 @@ async fn call(
     Ok(right)
 }
 
+/// Whether a body is one object of the four values and nothing else.
+fn four_values(body: &[u8]) -> bool {
+    const FOUR: [&str; 4] = [
+        "egress_class",
+        "failure_label",
+        "fixture_hash",
+        "fixture_id",
+    ];
+    serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(body).is_ok_and(|object| {
+        object.keys().map(String::as_str).eq(FOUR)
+            && object.values().all(serde_json::Value::is_string)
+    })
+}
+
 fn verified(dir: &Path, out: &mut Out) -> Result<bool, Failure> {
     let found = rooms::verify(&dir.join("ledger"))?;
     out.line("")?;
-    for problem in &found.problems {
+    if let Some(problem) = &found.problem {
         out.line(format!(
             "{} {}",
             out.paint(Tone::Bad, "ledger", 0),
             safe(problem)
         ))?;
     }
-    let whole = found.problems.is_empty();
+    let whole = found.problem.is_none();
     if whole {
         let records = found.records;
         out.line(format!(
@@ -195,4 +207,24 @@ fn ports(once: bool) -> Result<(u16, u16), Failure> {
             .map_err(failed)
     };
     Ok((port(&proxy)?, port(&admin)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::four_values;
+
+    #[test]
+    fn four_values_are_four_and_no_more() {
+        let four =
+            r#"{"fixture_id":"a","fixture_hash":"b","egress_class":"c","failure_label":"d"}"#;
+        assert!(four_values(four.as_bytes()));
+        for wrong in [
+            four.replace("\"d\"", "1"),
+            four.replace("fixture_id", "id"),
+            four.replace('}', ",\"text\":\"x\"}"),
+            "[]".to_owned(),
+        ] {
+            assert!(!four_values(wrong.as_bytes()), "{wrong}");
+        }
+    }
 }

@@ -117,7 +117,7 @@ fn happened(request: &Request, received: &[Received]) -> String {
             )
         }
         [one] => format!(
-            "{} bytes arrived instead of {}: four values, none of the text",
+            "{} bytes of leafgate's own arrived instead of the {} of the client: four values, no text",
             one.body.len(),
             request.body.len()
         ),

@@ -1,0 +1,217 @@
+//! From a host to the addresses that may be dialled.
+//!
+//! 1. `resolve` in the policy: those addresses, no look-up.
+//! 2. `base_url` names an address: that one.
+//! 3. `localhost` and names below it: 127.0.0.1 and ::1, no look-up (RFC 6761, section 6.3).
+//! 4. `resolver.servers`: see `ask.rs`; no hosts file.
+//! 5. Else the system: its hosts file, then its resolver, asked once, by the absolute name.
+//!
+//! Then, whichever it was, the whole answer must lie in the host's `addresses`: one address outside refuses all.
+//! Promises nothing about the truth of an answer; TLS answers for that.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::{Failed, ask};
+use crate::policy::{Addresses, Host, Policy};
+use crate::terms::Reason;
+
+/// Look-ups of the system's resolver at the same time: each holds a thread, also after its call gave up.
+const AT_ONCE: usize = 32;
+/// A hosts file is read up to here.
+const HOSTS_FILE_BYTES: u64 = 1 << 20;
+
+/// Asks for names. Keeps no answer.
+pub(super) struct Resolver {
+    threads: Arc<Semaphore>,
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Resolver {
+            threads: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
+impl Resolver {
+    /// The checked addresses of a host, at least one. The caller bounds the time.
+    pub(super) async fn addresses(
+        &self,
+        policy: &Policy,
+        host: &Host,
+    ) -> Result<Vec<IpAddr>, Failed> {
+        let found = self.find(policy, host).await?;
+        if found.is_empty() {
+            return Err(Failed::new(
+                Reason::ConnectFailed,
+                "the host's name has no address; check base_url and the resolver",
+            ));
+        }
+        if found.iter().all(|ip| allowed(&host.addresses, *ip)) {
+            Ok(found)
+        } else {
+            Err(Failed::new(
+                Reason::AddressRefused,
+                "the host's name resolved to an address outside its addresses class, nothing was sent; check the name server or the policy's addresses",
+            ))
+        }
+    }
+
+    async fn find(&self, policy: &Policy, host: &Host) -> Result<Vec<IpAddr>, Failed> {
+        let name = host.base.host.as_str();
+        // 1. Fixed addresses.
+        if !host.resolve.is_empty() {
+            return Ok(host.resolve.clone());
+        }
+        // 2. An address.
+        if let Ok(ip) = name.parse::<IpAddr>() {
+            return Ok(vec![ip]);
+        }
+        // 3. This machine.
+        if name == "localhost" || name.ends_with(".localhost") {
+            return Ok(vec![
+                IpAddr::V4(Ipv4Addr::LOCALHOST),
+                IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ]);
+        }
+        // 4. and 5.: a question.
+        let answer = if policy.resolvers.is_empty() {
+            self.ask_system(name).await
+        } else {
+            ask::ask(&policy.resolvers, name, policy.limits.connect).await
+        };
+        answer.ok_or_else(|| {
+            Failed::new(
+                Reason::ConnectFailed,
+                "the host's name could not be resolved; check base_url and the resolver",
+            )
+        })
+    }
+
+    async fn ask_system(&self, name: &str) -> Option<Vec<IpAddr>> {
+        let permit = self.threads.clone().acquire_owned().await.ok()?;
+        let name = name.to_owned();
+        // The permit goes with the thread: a look-up that outlives its call still counts.
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let listed = from_hosts_file(&name);
+            if listed.is_empty() {
+                look_up(&name)
+            } else {
+                Some(listed)
+            }
+        })
+        .await
+        .ok()?
+    }
+}
+
+/// Whether an address lies in the class. Stands in for `Addresses::contains` until the policy room brings it: to be replaced by that call.
+/// It refuses more than the policy's: every mapped or embedding IPv6 form, and all of IPv6 outside 2000::/3.
+fn allowed(addresses: &Addresses, ip: IpAddr) -> bool {
+    match (addresses, ip) {
+        (Addresses::Loopback, IpAddr::V4(ip)) => ip.is_loopback(),
+        (Addresses::Loopback, IpAddr::V6(ip)) => ip == Ipv6Addr::LOCALHOST,
+        (Addresses::Private, IpAddr::V4(ip)) => ip.is_private(),
+        (Addresses::Private, IpAddr::V6(ip)) => ip.is_unique_local(),
+        (Addresses::Networks(networks), ip) => networks.iter().any(|network| {
+            let shift = |bits: u32| bits.saturating_sub(u32::from(network.prefix));
+            match (network.address, ip) {
+                (IpAddr::V4(of), IpAddr::V4(ip)) => {
+                    (of.to_bits() ^ ip.to_bits())
+                        .checked_shr(shift(32))
+                        .unwrap_or(0)
+                        == 0
+                }
+                (IpAddr::V6(of), IpAddr::V6(ip)) => {
+                    (of.to_bits() ^ ip.to_bits())
+                        .checked_shr(shift(128))
+                        .unwrap_or(0)
+                        == 0
+                }
+                (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+            }
+        }),
+        (Addresses::Public, IpAddr::V4(ip)) => {
+            let [a, b, c, _] = ip.octets();
+            !(matches!(a, 0 | 10 | 127 | 224..)
+                || (a == 100 && (64..128).contains(&b))
+                || (a == 169 && b == 254)
+                || (a == 172 && (16..32).contains(&b))
+                || (a == 192 && b == 168)
+                || (a == 192 && b == 0 && matches!(c, 0 | 2))
+                || (a == 192 && b == 88 && c == 99)
+                || (a == 198 && matches!(b, 18 | 19))
+                || (a == 198 && b == 51 && c == 100)
+                || (a == 203 && b == 0 && c == 113))
+        }
+        (Addresses::Public, IpAddr::V6(ip)) => {
+            let [a, b, ..] = ip.segments();
+            (0x2000..0x4000).contains(&a)
+                && a != 0x2002
+                && !(a == 0x2001 && (b < 0x200 || b == 0xdb8))
+                && !(a == 0x3fff && b < 0x1000)
+        }
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "egress resolves names, once for each call"
+)]
+fn look_up(name: &str) -> Option<Vec<IpAddr>> {
+    use std::net::ToSocketAddrs;
+    // The final dot makes the name absolute: no search domain is tried.
+    let found = (format!("{name}."), 0_u16).to_socket_addrs().ok()?;
+    Some(found.map(|address| address.ip()).collect())
+}
+
+/// The system's resolver does not find an absolute name in the hosts file, so it is read here: all addresses of the name.
+fn from_hosts_file(name: &str) -> Vec<IpAddr> {
+    use std::io::Read;
+    if cfg!(not(unix)) {
+        return Vec::new();
+    }
+    let mut text = Vec::new();
+    // A machine without the file has no such names; the resolver is asked then.
+    if let Ok(file) = std::fs::File::open("/etc/hosts") {
+        let _ = file.take(HOSTS_FILE_BYTES).read_to_end(&mut text);
+    }
+    listed(&String::from_utf8_lossy(&text), name)
+}
+
+fn listed(hosts: &str, name: &str) -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    for line in hosts.lines() {
+        let mut words = line
+            .split('#')
+            .next()
+            .unwrap_or_default()
+            .split_ascii_whitespace();
+        let Some(Ok(ip)) = words.next().map(str::parse::<IpAddr>) else {
+            continue;
+        };
+        if words.any(|word| word.eq_ignore_ascii_case(name)) && !found.contains(&ip) {
+            found.push(ip);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hosts_file_gives_all_addresses_of_the_whole_name() {
+        let text = "127.0.0.1 localhost\n# 10.9.9.9 llm.internal\n10.0.0.5\tllm.internal llm # note\nfd00::5 LLM.internal\nnonsense llm.internal\n10.0.0.5 llm.internal\n";
+        assert_eq!(
+            listed(text, "llm.internal"),
+            ["10.0.0.5", "fd00::5"].map(|ip| ip.parse::<IpAddr>().unwrap())
+        );
+        assert_eq!(listed(text, "internal"), Vec::<IpAddr>::new());
+    }
+}

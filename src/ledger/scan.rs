@@ -1,0 +1,300 @@
+//! Reading a whole ledger once, front to back, in memory that does not grow with it: for the start and for `verify`.
+//!
+//! Promises: [`Scan`] accepted a record only if it has the one legal form, the fields of its type, its place's `seq`, the hash of the line before
+//! it, the ledger's own key name, the run it stands in, and, for an outcome, an open decision of the same call. It stops at the first that has not.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::error::{Fault, LedgerError, Problem};
+use super::form::{Line, Type};
+use super::hex::hex32;
+use super::record::MAX_RECORD_BYTES;
+use super::tree_hash::MerkleTree;
+
+/// Read at once.
+const BLOCK: usize = 256 * 1024;
+
+/// A segment file and its first `seq`, as its name says.
+#[derive(Debug, Clone)]
+pub(super) struct SegmentFile {
+    pub(super) first: u64,
+    pub(super) path: PathBuf,
+}
+
+/// The segments of a folder, in order.
+pub(super) fn segments(dir: &Path) -> Result<Vec<SegmentFile>, LedgerError> {
+    let listing = || LedgerError::io(dir, "list the folder");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(listing())? {
+        let path = entry.map_err(listing())?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        let Some(stem) = name.strip_suffix(".jsonl") else {
+            continue;
+        };
+        match stem.parse() {
+            Ok(first) if stem.len() == 12 && stem.bytes().all(|b| b.is_ascii_digit()) => {
+                found.push(SegmentFile { first, path });
+            }
+            _ => {
+                return Err(LedgerError::Problem(Problem {
+                    file: path,
+                    line: None,
+                    seq: None,
+                    fault: Fault::Form("is no segment's name: twelve digits and .jsonl"),
+                }));
+            }
+        }
+    }
+    found.sort_by_key(|segment| segment.first);
+    Ok(found)
+}
+
+/// A last line without its newline, in the newest segment.
+#[derive(Debug, Clone)]
+pub(super) struct Torn {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// Its length up to its last newline.
+    pub(super) keep: u64,
+    /// Bytes after that.
+    pub(super) cut: u64,
+}
+
+/// How many records of each kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// `open` records: how many times leafgate was started on this ledger.
+    pub runs: u64,
+    /// `decision` records.
+    pub decisions: u64,
+    /// Those of them that forwarded.
+    pub forwarded: u64,
+    /// `outcome` records with `sent: unknown`: what may have left.
+    pub unknown: u64,
+    /// `refused` records.
+    pub refused: u64,
+}
+
+/// What has been read so far.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// The name of the ledger's key.
+    log: String,
+    /// The size at which the root is kept.
+    covers: Option<u64>,
+    run: Vec<u8>,
+    /// Records read.
+    pub(super) seq: u64,
+    /// The hash of the last line.
+    pub(super) prev: [u8; 32],
+    /// The tree of all lines.
+    pub(super) tree: MerkleTree,
+    /// The root at `covers` records.
+    pub(super) root: Option<[u8; 32]>,
+    /// Forwarded decisions without an outcome: `seq` and call.
+    pub(super) open: BTreeMap<u64, Box<str>>,
+    /// The segment and line of the record before, to name it.
+    pub(super) at: Option<(PathBuf, u64)>,
+    pub(super) counts: Counts,
+    pub(super) bytes: u64,
+}
+
+impl Scan {
+    /// Of a ledger whose key has this name and whose checkpoint covers so many records.
+    pub(super) fn new(log: &str, covers: Option<u64>) -> Scan {
+        Scan {
+            log: log.to_owned(),
+            covers,
+            ..Scan::default()
+        }
+    }
+
+    /// Reads all segments. Gives the torn last line, where there is one.
+    pub(super) fn read(
+        &mut self,
+        segments: &[SegmentFile],
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Option<Torn>, LedgerError> {
+        let mut torn = None;
+        for (place, segment) in segments.iter().enumerate() {
+            let newest = place + 1 == segments.len();
+            let problem = |line, seq, fault| {
+                LedgerError::Problem(Problem {
+                    file: segment.path.clone(),
+                    line,
+                    seq,
+                    fault,
+                })
+            };
+            if segment.first != self.seq {
+                let (named, here) = (segment.first, self.seq);
+                return Err(problem(None, None, Fault::Name { named, here }));
+            }
+            let mut number = 0;
+            let tail = each_line(&segment.path, |line| {
+                number += 1;
+                self.line(line).map_err(|(seq, fault)| {
+                    problem((seq == self.seq).then_some(number), Some(seq), fault)
+                })?;
+                if number % 4096 == 0 {
+                    progress(self.bytes);
+                }
+                Ok(())
+            })?;
+            progress(self.bytes);
+            if number > 0 {
+                self.at = Some((segment.path.clone(), number));
+            }
+            match tail {
+                Tail::Torn { keep, cut } if newest => {
+                    torn = Some(Torn {
+                        path: segment.path.clone(),
+                        keep,
+                        cut,
+                    });
+                }
+                Tail::Torn { cut, .. } => {
+                    return Err(problem(
+                        Some(number + 1),
+                        Some(self.seq),
+                        Fault::Torn { bytes: cut },
+                    ));
+                }
+                Tail::Long => return Err(problem(Some(number + 1), Some(self.seq), Fault::Long)),
+                Tail::Whole if number == 0 && !newest => {
+                    return Err(problem(None, None, Fault::Empty));
+                }
+                Tail::Whole => {}
+            }
+        }
+        Ok(torn)
+    }
+
+    /// Takes one line. A fault comes with the `seq` of the record it is about.
+    fn line(&mut self, line: &[u8]) -> Result<(), (u64, Fault)> {
+        let seq = self.seq;
+        let here = |fault| (seq, fault);
+        let read = Line::read(line).map_err(|what| here(Fault::Form(what)))?;
+        if read.seq != seq {
+            return Err(here(Fault::Seq { found: read.seq }));
+        }
+        if read.prev.as_bytes() != hex32(&self.prev) {
+            return Err(here(Fault::Prev));
+        }
+        if read.log != self.log {
+            return Err(here(Fault::Log));
+        }
+        if read.kind == Type::Open {
+            self.run = read.run.as_bytes().to_vec();
+        } else if read.run.as_bytes() != self.run {
+            return Err(here(Fault::Form("stands in another run than it names")));
+        }
+        self.pair(&read)?;
+        self.prev = Sha256::digest(line).into();
+        self.tree.push(line);
+        self.seq += 1;
+        self.bytes += line.len() as u64 + 1;
+        if self.covers == Some(self.seq) {
+            self.root = Some(self.tree.root());
+        }
+        Ok(())
+    }
+
+    /// Decisions and their outcomes.
+    fn pair(&mut self, read: &Line<'_>) -> Result<(), (u64, Fault)> {
+        match read.kind {
+            Type::Open => self.counts.runs += 1,
+            Type::Decision => {
+                self.counts.decisions += 1;
+                if read.forwards {
+                    self.counts.forwarded += 1;
+                    self.open.insert(read.seq, read.call.into());
+                }
+            }
+            Type::Outcome => {
+                let decided = self.open.remove(&read.of);
+                if decided.as_deref() != Some(read.call) {
+                    return Err((read.seq, Fault::OutcomeOfNothing));
+                }
+                self.counts.unknown += u64::from(read.sent_unknown);
+            }
+            Type::Stop => {
+                if let Some(open) = self.open.keys().next() {
+                    return Err((*open, Fault::Unclosed));
+                }
+            }
+            Type::Refused => self.counts.refused += 1,
+            Type::Config => {}
+        }
+        Ok(())
+    }
+}
+
+/// How a file ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tail {
+    /// With a newline, or it is empty.
+    Whole,
+    /// With bytes after its last newline.
+    Torn {
+        /// Bytes up to the last newline.
+        keep: u64,
+        /// Bytes after it.
+        cut: u64,
+    },
+    /// It was not read to its end: a line is over the limit.
+    Long,
+}
+
+/// Calls `take` with each whole line of a file, without its newline.
+pub(super) fn each_line(
+    path: &Path,
+    mut take: impl FnMut(&[u8]) -> Result<(), LedgerError>,
+) -> Result<Tail, LedgerError> {
+    let mut file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
+    let mut block = vec![0; BLOCK];
+    // Bytes of a begun line at the front of the block, and bytes of whole lines before it in the file.
+    let (mut held, mut keep, mut dropped) = (0, 0_u64, 0_u64);
+    loop {
+        let read = match file.read(&mut block[held..]) {
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
+            other => other.map_err(LedgerError::io(path, "read the segment"))?,
+        };
+        if read == 0 {
+            let cut = dropped + held as u64;
+            return Ok(if cut == 0 {
+                Tail::Whole
+            } else {
+                Tail::Torn { keep, cut }
+            });
+        }
+        let filled = held + read;
+        let mut start = 0;
+        // What was held has no newline: look in the new bytes only.
+        let mut from = held;
+        while let Some(at) = memchr::memchr(b'\n', &block[from..filled]) {
+            let end = from + at;
+            if dropped > 0 || end - start > MAX_RECORD_BYTES {
+                return Ok(Tail::Long);
+            }
+            take(&block[start..end])?;
+            keep += (end - start) as u64 + 1;
+            start = end + 1;
+            from = start;
+        }
+        block.copy_within(start..filled, 0);
+        held = filled - start;
+        if dropped > 0 || held > MAX_RECORD_BYTES {
+            // Too long for a record. It may still be a torn tail: only its length counts.
+            dropped += held as u64;
+            held = 0;
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The start of a run (contract, section 9), in this order: take `LOCK`; the keys; read everything; compare with the checkpoint; cut off a torn last line; write `open`
+//! and an `outcome` with `sent: unknown` for each forwarded decision that has none; write the checkpoint; start the writer.
+//!
+//! Promises: whatever else is wrong with the files refuses the start, names file and line, and changes nothing.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::checkpoint::{self, Checkpoint};
+use super::cleared::Sent;
+use super::entry::{Recovered, Stamp};
+use super::error::{Fault, LedgerError, Problem};
+use super::keys::{Keys, Signer, random};
+use super::queue::{Kind, Shared};
+use super::scan::{Scan, SegmentFile, Torn, segments};
+use super::state::Meters;
+use super::store::{Store, segment_name};
+use super::writer::{Chain, Covered, Manner, Writer, own};
+use super::{Ledger, RunFacts};
+use crate::admit::CallId;
+use crate::policy::LedgerSettings;
+
+/// The lock's file name.
+pub(super) const LOCK_FILE: &str = "LOCK";
+/// How long a start waits for somebody who only looks at the lock (`verify` does, for an instant).
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Starts a ledger over a store.
+pub(super) fn start<S: Store>(
+    settings: &LedgerSettings,
+    run: &RunFacts,
+    mut store: S,
+) -> Result<Ledger, LedgerError> {
+    let dir = settings.dir.as_path();
+    make_folder(dir)?;
+    let lock = take_lock(dir)?;
+    let mut files = segments(dir)?;
+    let keys = Keys::open(dir, files.is_empty())?;
+    let Read { scan, torn, noted } = read_all(dir, &files, &keys)?;
+
+    let recovered = Recovered {
+        cut: torn.as_ref().map_or(0, |torn| torn.cut),
+        closed: scan.open.len() as u64,
+    };
+    if let Some(torn) = &torn {
+        cut_off(torn)?;
+    }
+    if !noted && scan.seq > 0 {
+        write_checkpoint(dir, &keys.signer, (scan.seq, scan.tree.root()))?;
+    }
+    let path = match files.pop() {
+        Some(SegmentFile { path, .. }) => path,
+        None => dir.join(segment_name(0)),
+    };
+    let opened = if path.exists() {
+        let len = path
+            .metadata()
+            .map_err(LedgerError::io(&path, "look at the segment"))?
+            .len();
+        store.reopen(&path, len)
+    } else {
+        store.create(0)
+    };
+    let segment = opened.map_err(LedgerError::io(&path, "open the segment for appending"))?;
+
+    let log = keys.signer.public().name().to_owned();
+    let stamp = Stamp {
+        log,
+        run: new_run(dir)?,
+        mac: keys.mac,
+    };
+    let mut first = vec![own(
+        stamp.open(run, settings.sync, recovered),
+        Kind::Own(None),
+    )];
+    for (of, call) in &scan.open {
+        let draft = stamp.unreported(call, *of, Sent::Unknown, "crash");
+        first.push(own(draft, Kind::Outcome(*of)));
+    }
+    let (queue, jobs) = mpsc::channel();
+    let (checkpoints, covered) = mpsc::channel();
+    let shared = Arc::new(Shared::new(queue, stamp, Meters::default()));
+    let mut writer = Writer::new(
+        shared.clone(),
+        store,
+        segment,
+        path,
+        Chain {
+            seq: scan.seq,
+            prev: scan.prev,
+            tree: scan.tree,
+        },
+        Manner {
+            segment_bytes: settings.segment_bytes,
+            checkpoint_every: settings.checkpoint_every,
+            sync: settings.sync,
+        },
+        run.policy.clone(),
+        checkpoints,
+    );
+    write_first(dir, &mut writer, &shared, &keys.signer, &mut first)?;
+
+    let keeper = spawn(dir, "leafgate-notes", {
+        let (shared, dir, signer) = (shared.clone(), dir.to_owned(), keys.signer);
+        move || keep_checkpoint(&dir, &signer, &covered, &shared)
+    })?;
+    let guard = Ended(shared.clone());
+    spawn(dir, "leafgate-ledger", move || {
+        let tell = writer.run(&jobs);
+        // In this order: no further job, the last checkpoint on disk, the lock free, and only then is the stop answered.
+        drop(guard);
+        drop(jobs);
+        drop(writer);
+        let _ = keeper.join();
+        drop(lock);
+        if let Some(tell) = tell {
+            let _ = tell.send(());
+        }
+    })?;
+    Ok(Ledger::of(shared))
+}
+
+/// Latches when the writer's thread ends, also where it panics: nobody may take a ledger without a writer for a working one.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.latch("the ledger's writer has ended".to_owned());
+    }
+}
+
+fn make_folder(dir: &Path) -> Result<(), LedgerError> {
+    if !dir.exists() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(LedgerError::io(dir, "make the folder"))?;
+        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            File::open(parent)
+                .and_then(|parent| parent.sync_all())
+                .map_err(LedgerError::io(parent, "sync the folder"))?;
+        }
+    }
+    let facts = dir
+        .metadata()
+        .map_err(LedgerError::io(dir, "look at the folder"))?;
+    if facts.mode() & 0o022 != 0 {
+        return Err(LedgerError::Key {
+            file: dir.to_owned(),
+            what: "others may write to this folder, and so could put another ledger in place; set its mode to 0700",
+        });
+    }
+    Ok(())
+}
+
+fn take_lock(dir: &Path) -> Result<File, LedgerError> {
+    let path = dir.join(LOCK_FILE);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(LedgerError::io(&path, "open the lock"))?;
+    let begun = std::time::Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_PATIENCE => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(TryLockError::WouldBlock) => return Err(LedgerError::Locked { file: path }),
+            Err(TryLockError::Error(cause)) => {
+                return Err(LedgerError::io(&path, "take the lock")(cause));
+            }
+        }
+    }
+}
+
+/// What the start found.
+struct Read {
+    scan: Scan,
+    torn: Option<Torn>,
+    /// Whether a checkpoint was there.
+    noted: bool,
+}
+
+/// Reads all segments and holds them against the checkpoint.
+fn read_all(dir: &Path, files: &[SegmentFile], keys: &Keys) -> Result<Read, LedgerError> {
+    let note = read_checkpoint(dir)?;
+    let key = keys.signer.public();
+    let problem = |fault| {
+        LedgerError::Problem(Problem {
+            file: dir.join(checkpoint::FILE),
+            line: None,
+            seq: None,
+            fault,
+        })
+    };
+    if note.as_ref().is_some_and(|note| !note.signed_by(key)) {
+        return Err(problem(Fault::CheckpointSignature));
+    }
+    let note_size = note.as_ref().map(|note| note.size);
+    let mut scan = Scan::new(key.name(), note_size);
+    let torn = scan.read(files, &mut |_| {})?;
+    match note {
+        Some(note) => against_checkpoint(dir, &scan, &note)?,
+        // The first start writes its checkpoint right after its first record. Where a crash came between, the next start writes one over
+        // that record before it adds another: no ledger that is longer ever lacks one.
+        None if scan.counts.runs > 1 || scan.counts.decisions > 0 => {
+            return Err(problem(Fault::NoCheckpoint));
+        }
+        None => {}
+    }
+    Ok(Read {
+        noted: note_size.is_some(),
+        scan,
+        torn,
+    })
+}
+
+/// The checkpoint, `None` where there is none.
+pub(super) fn read_checkpoint(dir: &Path) -> Result<Option<Checkpoint>, LedgerError> {
+    let path = dir.join(checkpoint::FILE);
+    let text = match std::fs::read(&path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(LedgerError::io(&path, "read the checkpoint"))?,
+    };
+    std::str::from_utf8(&text)
+        .ok()
+        .and_then(Checkpoint::parse)
+        .map(Some)
+        .ok_or(LedgerError::Problem(Problem {
+            file: path,
+            line: None,
+            seq: None,
+            fault: Fault::CheckpointForm,
+        }))
+}
+
+/// Whether what was read is at least what the checkpoint covers, and has its root.
+pub(super) fn against_checkpoint(
+    dir: &Path,
+    scan: &Scan,
+    note: &Checkpoint,
+) -> Result<(), LedgerError> {
+    let file = dir.join(checkpoint::FILE);
+    if note.size > scan.seq {
+        let (covers, here) = (note.size, scan.seq);
+        return Err(LedgerError::Problem(Problem {
+            file,
+            line: None,
+            seq: None,
+            fault: Fault::Short { covers, here },
+        }));
+    }
+    let root = scan.root.unwrap_or_else(|| scan.tree.root());
+    if root != note.root {
+        let last = scan
+            .at
+            .clone()
+            .filter(|_| note.size == scan.seq)
+            .map(|(path, line)| (path, Some(line)));
+        let (file, line) = last.unwrap_or((file, None));
+        return Err(LedgerError::Problem(Problem {
+            file,
+            line,
+            seq: Some(note.size.saturating_sub(1)),
+            fault: Fault::Root,
+        }));
+    }
+    Ok(())
+}
+
+fn cut_off(torn: &Torn) -> Result<(), LedgerError> {
+    tracing::warn!(file = %torn.path.display(), bytes = torn.cut, "a torn last line is cut off");
+    OpenOptions::new()
+        .write(true)
+        .open(&torn.path)
+        .and_then(|file| file.set_len(torn.keep).and_then(|()| file.sync_all()))
+        .map_err(LedgerError::io(&torn.path, "cut off the torn last line"))
+}
+
+fn new_run(dir: &Path) -> Result<String, LedgerError> {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let millis = u64::try_from(since.as_millis()).unwrap_or_default();
+    Ok(CallId::new(millis, random(dir)?).to_string())
+}
+
+/// The first records and their checkpoint: the start fails where they cannot be made durable.
+fn write_first<S: Store>(
+    dir: &Path,
+    writer: &mut Writer<S>,
+    shared: &Shared,
+    signer: &Signer,
+    first: &mut Vec<super::queue::Entry>,
+) -> Result<(), LedgerError> {
+    writer.write(first);
+    if let Some(why) = shared.why() {
+        let cause = io::Error::other(why.to_owned());
+        return Err(LedgerError::io(dir, "write the first record of this run")(
+            cause,
+        ));
+    }
+    write_checkpoint(dir, signer, writer.covered())?;
+    writer.checkpoint_written();
+    Ok(())
+}
+
+fn write_checkpoint(dir: &Path, signer: &Signer, covered: Covered) -> Result<(), LedgerError> {
+    let (size, root) = covered;
+    checkpoint::replace(dir, &Checkpoint::note(signer, size, &root)).map_err(LedgerError::io(
+        &dir.join(checkpoint::FILE),
+        "write the checkpoint",
+    ))
+}
+
+fn spawn(
+    dir: &Path,
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<thread::JoinHandle<()>, LedgerError> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(LedgerError::io(dir, "start the ledger's threads"))
+}
+
+/// The checkpoint's own thread: its syncs hold up no batch. It writes the newest size it was handed.
+fn keep_checkpoint(
+    dir: &Path,
+    signer: &Signer,
+    covered: &mpsc::Receiver<Covered>,
+    shared: &Shared,
+) {
+    while let Ok(mut newest) = covered.recv() {
+        while let Ok(newer) = covered.try_recv() {
+            newest = newer;
+        }
+        let (size, root) = newest;
+        let written = checkpoint::replace(dir, &Checkpoint::note(signer, size, &root));
+        if let Err(cause) = &written {
+            tracing::error!(kind = %cause.kind(), "the checkpoint cannot be written; records are durable all the same");
+        }
+        shared.meters.checkpoint(
+            written
+                .err()
+                .map(|cause| format!("the checkpoint cannot be written: {}", cause.kind())),
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! `verify`: whether a ledger's files are whole, read by somebody who has no secret of it.
+//!
+//! Promises: reads only, in memory that does not grow with the ledger; the first thing that is wrong is named with its file, line and record. It may run beside the
+//! process that writes (it sees by `LOCK` whether one does): then a begun last line and calls that are on their way are no fault.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
+
+use super::checkpoint;
+use super::error::{Fault, LedgerError, Problem};
+use super::keys::{PUBLIC_FILE, VerifierKey};
+use super::scan::{Counts, Scan, segments};
+use super::start::{LOCK_FILE, against_checkpoint, read_checkpoint};
+
+/// What `verify` found.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The name of the verifier key, where `leafgate.pub` holds one.
+    pub log: Option<String>,
+    /// Whether a leafgate is writing to it.
+    pub running: bool,
+    /// Segments in the folder.
+    pub segments: u64,
+    /// Whole records read before the end or the first problem.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many of each kind.
+    pub counts: Counts,
+    /// Forwarded decisions that have no outcome yet (of a running ledger).
+    pub in_flight: u64,
+    /// How many records the checkpoint covers.
+    pub covered: Option<u64>,
+    /// The first thing that is wrong; `None`: the ledger is whole.
+    pub problem: Option<Problem>,
+}
+
+/// Reads the whole ledger. `progress` is called now and then with the bytes read and the bytes there are.
+///
+/// # Errors
+/// Where the files cannot be read; what is wrong *with* them is [`Report::problem`].
+pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, LedgerError> {
+    let mut report = Report {
+        log: None,
+        running: is_running(dir),
+        segments: 0,
+        records: 0,
+        bytes: 0,
+        counts: Counts::default(),
+        in_flight: 0,
+        covered: None,
+        problem: None,
+    };
+    match check(dir, &mut report, progress) {
+        Err(LedgerError::Problem(problem)) => report.problem = Some(problem),
+        other => other?,
+    }
+    Ok(report)
+}
+
+fn check(
+    dir: &Path,
+    report: &mut Report,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), LedgerError> {
+    let in_folder = |name: &str, fault| {
+        LedgerError::Problem(Problem {
+            file: dir.join(name),
+            line: None,
+            seq: None,
+            fault,
+        })
+    };
+    // The checkpoint is read first: records written meanwhile then lie beyond it, never short of it.
+    let note = read_checkpoint(dir);
+    let files = segments(dir)?;
+    report.segments = files.len() as u64;
+    if files.is_empty() {
+        return Err(in_folder("", Fault::Nothing));
+    }
+    let key_path = dir.join(PUBLIC_FILE);
+    let key = match std::fs::read(&key_path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Vec::new(),
+        other => other.map_err(LedgerError::io(&key_path, "read the verifier key"))?,
+    };
+    let key = std::str::from_utf8(&key)
+        .ok()
+        .and_then(VerifierKey::parse)
+        .ok_or_else(|| in_folder(PUBLIC_FILE, Fault::VerifierKey))?;
+    report.log = Some(key.name().to_owned());
+    let covers = note
+        .as_ref()
+        .ok()
+        .and_then(Option::as_ref)
+        .map(|note| note.size);
+    report.covered = covers;
+
+    let total = files
+        .iter()
+        .filter_map(|file| file.path.metadata().ok())
+        .map(|facts| facts.len())
+        .sum();
+    let mut scan = Scan::new(key.name(), covers);
+    let read = scan.read(&files, &mut |bytes| progress(bytes, total));
+    report.records = scan.seq;
+    report.bytes = scan.bytes;
+    report.counts = scan.counts;
+    report.in_flight = scan.open.len() as u64;
+    // A record at fault is named before the checkpoint is: it says more.
+    let torn = read?;
+    let note = note?.ok_or_else(|| in_folder(checkpoint::FILE, Fault::NoCheckpoint))?;
+    if !note.signed_by(&key) {
+        return Err(in_folder(checkpoint::FILE, Fault::CheckpointSignature));
+    }
+    against_checkpoint(dir, &scan, &note)?;
+    if scan.seq == 0 {
+        return Err(in_folder("", Fault::Nothing));
+    }
+    if report.running {
+        return Ok(());
+    }
+    if let Some(torn) = torn {
+        return Err(LedgerError::Problem(Problem {
+            file: torn.path,
+            line: None,
+            seq: Some(scan.seq),
+            fault: Fault::Torn { bytes: torn.cut },
+        }));
+    }
+    if let Some(open) = scan.open.keys().next() {
+        return Err(LedgerError::Problem(Problem {
+            file: dir.to_owned(),
+            line: None,
+            seq: Some(*open),
+            fault: Fault::Unclosed,
+        }));
+    }
+    Ok(())
+}
+
+/// Whether somebody holds `LOCK`. Looks for an instant; a start waits that long. Where it cannot be looked at, as in a copy that somebody else reads, the ledger
+/// counts as at rest, which is the stricter reading.
+fn is_running(dir: &Path) -> bool {
+    File::open(dir.join(LOCK_FILE))
+        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}

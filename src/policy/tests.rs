@@ -1,0 +1,945 @@
+use std::fs;
+use std::net::IpAddr;
+
+use super::*;
+use crate::terms::HostPin;
+
+const MINIMAL: &str = "version = 1\n";
+const EXAMPLE: &str = "[hosts.\"models.example.org\"]\nbase_url = \"https://models.example.org/v1\"\nbind = \"exact\"\n";
+
+fn environment(name: &str) -> Option<OsString> {
+    match name {
+        "UNSET" => None,
+        "EMPTY" => Some(OsString::new()),
+        "TWO_LINES" => Some("hush\r\nx: y".into()),
+        _ => Some("hush".into()),
+    }
+}
+
+/// A folder with every file that the tests name.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("cards")).unwrap();
+    fs::create_dir(at("certs")).unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["gate.internal".to_owned()]).unwrap();
+    for name in ["gate.pem", "clients-ca.pem", "example-ca.pem"] {
+        fs::write(at("certs").join(name), made.cert.pem()).unwrap();
+    }
+    fs::write(at("certs/gate-key.pem"), made.signing_key.serialize_pem()).unwrap();
+    fs::write(at("fixtures.lock"), "version = 1\n").unwrap();
+    fs::write(at("empty"), "").unwrap();
+    fs::write(at("newline"), "\n").unwrap();
+    fs::write(at("secret"), "hush\n").unwrap();
+    fs::write(at("secret-two"), "hush\n\n").unwrap();
+    fs::write(
+        at("broken.pem"),
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    )
+    .unwrap();
+    folder
+}
+
+fn load_in(folder: &tempfile::TempDir, text: &str) -> Result<Policy, Vec<Fault>> {
+    let file = folder.path().join("policy.toml");
+    fs::write(&file, text).unwrap();
+    Policy::load_with(&file, &environment)
+}
+
+fn load(text: &str) -> Result<Policy, Vec<Fault>> {
+    load_in(&folder(), text)
+}
+
+/// Loads, or shows why not.
+fn good(text: &str) -> Policy {
+    load(text).unwrap_or_else(|faults| panic!("{text}\n{faults:#?}"))
+}
+
+/// `LINE KEY` of each fault; every text must have a fault.
+fn places(text: &str) -> Vec<String> {
+    let faults = load(text).map(|_| ()).expect_err(text);
+    for fault in &faults {
+        assert!(!fault.to_string().contains("hush"), "{fault}");
+        assert!(!fault.to_string().contains('\n'), "{fault}");
+    }
+    faults
+        .iter()
+        .map(|fault| format!("{} {}", fault.line, fault.key))
+        .collect()
+}
+
+/// A host with these lines after `base_url` and `bind`.
+fn host_with(lines: &str) -> String {
+    format!("{MINIMAL}{EXAMPLE}{lines}\n")
+}
+
+#[test]
+fn the_embedded_default_is_the_contracts() {
+    let policy = Policy::embedded();
+    assert_eq!(policy.file, None);
+    assert_eq!(policy.listen.proxy.to_string(), "127.0.0.1:8484");
+    assert_eq!(policy.listen.admin.to_string(), "127.0.0.1:8485");
+    assert_eq!(policy.cards_dir, Path::new("cards"));
+    assert!(!policy.cards_named && !policy.fixtures.lock_named);
+    assert_eq!(policy.limits.body, 16 << 20);
+    assert_eq!(policy.refused_status, 422);
+    assert_eq!(policy.placeholders, ["free-server", "local-builder"]);
+    let host = &policy.hosts["local"];
+    assert_eq!(host.base.authority, "127.0.0.1:11434");
+    assert_eq!(host.addresses, Addresses::Loopback);
+    assert_eq!((host.bind, host.bind_written), (Bind::None, false));
+    assert!(!host.checks_fixture());
+    assert_eq!(host.routes.len(), 6);
+    assert_eq!(host.headers.len(), 1);
+}
+
+#[test]
+fn the_example_loads_where_its_files_are_and_not_where_they_are_missing() {
+    let text = include_str!("../../policies/example.toml");
+    let policy = good(text);
+    assert_eq!(policy.hosts.len(), 3);
+    let host = &policy.hosts["models.example.org"];
+    assert_eq!(policy.listen.token.as_ref().unwrap().expose(), b"hush");
+    match &host.credential {
+        Credential::Fixed { header, value } => {
+            assert_eq!(header, "authorization");
+            assert_eq!(value.expose(), b"Bearer hush");
+        }
+        Credential::None | Credential::Client => panic!("{:?}", host.credential),
+    }
+    assert!(policy.hosts["plain.example.org"].clear_text);
+    let shown = policy.effective().to_string();
+    assert!(!shown.contains("hush") && !format!("{policy:?}").contains("hush"));
+    assert!(
+        shown.contains(r#"{"env":"EXAMPLE_KEY","header":"authorization","scheme":"Bearer"}"#),
+        "{shown}"
+    );
+    assert!(shown.contains(r#""hmac_key":{"env":"LEAFGATE_HMAC_KEY"}"#));
+
+    let empty = tempfile::tempdir().unwrap();
+    let faults = load_in(&empty, text)
+        .map(|_| ())
+        .expect_err("no files there");
+    let keys: Vec<_> = faults.iter().map(|fault| fault.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        [
+            "listen.tls.cert",
+            "listen.tls.key",
+            "listen.tls.client_ca",
+            "cards.dir",
+            "fixtures.lock",
+            "hosts.\"models.example.org\".ca"
+        ]
+    );
+}
+
+#[test]
+fn every_key_of_the_policy_stands_in_the_example() {
+    let text = include_str!("../../policies/example.toml");
+    let effective = good(text).effective();
+    let tables = effective.as_object().unwrap();
+    for (name, table) in tables.iter().filter(|(name, _)| *name != "hosts") {
+        for key in table.as_object().into_iter().flatten().map(|(key, _)| key) {
+            let key = if key == "token" { "token_env" } else { key };
+            assert!(text.contains(&format!("\n{key} = ")), "{name}.{key}");
+        }
+    }
+    for key in tables["hosts"]["local"].as_object().unwrap().keys() {
+        let derived = key == "checks_fixture";
+        assert!(
+            derived || text.contains(&format!("\n{key} = ")),
+            "hosts.*.{key}"
+        );
+    }
+}
+
+#[test]
+fn every_preset_loads_and_none_claims_to_be_confirmed() {
+    let mut count = 0;
+    for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/policies/hosts")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let policy = good(&format!("{MINIMAL}{text}"));
+        assert_eq!(policy.hosts.len(), 1, "{}", path.display());
+        for host in policy.hosts.values() {
+            assert_eq!(host.copied_at, None, "{}", path.display());
+            assert_eq!(
+                host.source.is_some(),
+                !host.on_loopback(),
+                "{}",
+                path.display()
+            );
+            assert_eq!(host.base.tls, !host.on_loopback());
+            assert!(host.on_loopback() || host.checks_fixture());
+        }
+        assert!(
+            text.contains("# Host string: ") && text.contains("# Data terms: "),
+            "{}",
+            path.display()
+        );
+        count += 1;
+    }
+    assert_eq!(count, 13);
+}
+
+#[test]
+fn every_fault_comes_at_once_in_the_order_of_the_file() {
+    let text = "version = 2\nextra = 1\n[listen]\nadmin = \"0.0.0.0:1\"\nproxy = 7\n\n[limits]\nhead = \"0KiB\"\n[hosts.local]\nbase_url = \"http://10.0.0.1/v1\"\nbnd = 1\n";
+    assert_eq!(
+        places(text),
+        [
+            "1 version",
+            "2 extra",
+            "4 listen.admin",
+            "5 listen.proxy",
+            "8 limits.head",
+            "10 hosts.local.base_url",
+            "11 hosts.local.bnd"
+        ]
+    );
+}
+
+#[test]
+fn a_fault_has_file_line_column_and_key_in_its_line() {
+    let folder = folder();
+    let faults = load_in(&folder, "version = 1\n[hosts.\"a.b\"]\n  ca = \"no\"\n").unwrap_err();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(
+        faults[0]
+            .to_string()
+            .ends_with("policy.toml:2: hosts.\"a.b\".base_url: missing; add this key")
+    );
+    assert_eq!(
+        (faults[1].line, faults[1].column, faults[1].caret().as_str()),
+        (3, 3, "  ^")
+    );
+}
+
+#[test]
+fn toml_that_cannot_be_read_is_one_fault_with_its_line() {
+    for (text, line) in [
+        ("version = 1\nversion = 1\n", 2),
+        ("version = 1\n[cards]\n[cards]\n", 3),
+        ("version = 1\nx = \"hush\n", 2),
+        ("version = 1\n\n= hush\n", 3),
+    ] {
+        let places = places(text);
+        assert_eq!(places, [format!("{line} toml")], "{text}");
+    }
+    assert_eq!(places(""), ["1 version"]);
+    assert_eq!(places("version = \"1\""), ["1 version"]);
+    let missing = Policy::load(Path::new("/nowhere/policy.toml")).unwrap_err();
+    assert_eq!((missing[0].line, missing[0].key.as_str()), (1, "policy"));
+}
+
+#[test]
+fn settings_take_the_good_and_refuse_its_twin() {
+    for (good_lines, bad_lines, key) in [
+        (
+            "[cards]\ndir = \"cards\"",
+            "[cards]\ndir = \"no\"",
+            "cards.dir",
+        ),
+        (
+            "[cards]\ndir = \"cards\"",
+            "[cards]\ndir = \"secret\"",
+            "cards.dir",
+        ),
+        (
+            "[fixtures]\nlock = \"fixtures.lock\"",
+            "[fixtures]\nlock = \"no\"",
+            "fixtures.lock",
+        ),
+        (
+            "[fixtures]\nlock = \"fixtures.lock\"",
+            "[fixtures]\nlock = \"cards\"",
+            "fixtures.lock",
+        ),
+        (
+            "[fixtures]\nhmac_key = { env = \"K\" }",
+            "[fixtures]\nhmac_key = { env = \"UNSET\" }",
+            "fixtures.hmac_key.env",
+        ),
+        (
+            "[fixtures]\nhmac_key = { file = \"secret\" }",
+            "[fixtures]\nhmac_key = { file = \"empty\" }",
+            "fixtures.hmac_key.file",
+        ),
+        (
+            "[fixtures]\nhmac_key = { file = \"secret\" }",
+            "[fixtures]\nhmac_key = { file = \"newline\" }",
+            "fixtures.hmac_key.file",
+        ),
+        (
+            "[fixtures]\nhmac_key = { file = \"secret\" }",
+            "[fixtures]\nhmac_key = { file = \"no\" }",
+            "fixtures.hmac_key.file",
+        ),
+        (
+            "[fixtures]\nhmac_key = { env = \"K\" }",
+            "[fixtures]\nhmac_key = { env = \"EMPTY\" }",
+            "fixtures.hmac_key.env",
+        ),
+        (
+            "[fixtures]\nhmac_key = { env = \"K\" }",
+            "[fixtures]\nhmac_key = { env = \"K\", file = \"secret\" }",
+            "fixtures.hmac_key.file",
+        ),
+        (
+            "[fixtures]\nhmac_key = { env = \"K\" }",
+            "[fixtures]\nhmac_key = {}",
+            "fixtures.hmac_key",
+        ),
+        (
+            "[fixtures]\nhmac_key = { env = \"K\" }",
+            "[fixtures]\nhmac_key = \"hush\"",
+            "fixtures.hmac_key",
+        ),
+        (
+            "[ledger]\nsegment_bytes = 65536",
+            "[ledger]\nsegment_bytes = 0",
+            "ledger.segment_bytes",
+        ),
+        (
+            "[ledger]\nsegment_bytes = \"1GiB\"",
+            "[ledger]\nsegment_bytes = \"1GB\"",
+            "ledger.segment_bytes",
+        ),
+        (
+            "[ledger]\nsegment_bytes = \"1GiB\"",
+            "[ledger]\nsegment_bytes = \"99999999999999TiB\"",
+            "ledger.segment_bytes",
+        ),
+        (
+            "[ledger]\ncheckpoint_every = \"10ms\"",
+            "[ledger]\ncheckpoint_every = \"0s\"",
+            "ledger.checkpoint_every",
+        ),
+        (
+            "[ledger]\nsync = \"interval\"",
+            "[ledger]\nsync = \"never\"",
+            "ledger.sync",
+        ),
+        (
+            "[pins]\nmax_age = \"7d\"",
+            "[pins]\nmax_age = \"7 d\"",
+            "pins.max_age",
+        ),
+        (
+            "[pins]\nmax_age = \"7d\"",
+            "[pins]\nmax_age = 7",
+            "pins.max_age",
+        ),
+        (
+            "[pins]\nplaceholders = [\"x\"]",
+            "[pins]\nplaceholders = [\"x\", \"x\"]",
+            "pins.placeholders[1]",
+        ),
+        (
+            "[split]\nfailure_labels = [\"a\"]",
+            "[split]\nfailure_labels = []",
+            "split.failure_labels",
+        ),
+        (
+            "[split]\nfailure_labels = [\"a\"]",
+            "[split]\nfailure_labels = [\"a b\"]",
+            "split.failure_labels[0]",
+        ),
+        (
+            "[answers]\nrefused = 451",
+            "[answers]\nrefused = 400",
+            "answers.refused",
+        ),
+        (
+            "[answers]\nrefused = 403",
+            "[answers]\nrefused = \"403\"",
+            "answers.refused",
+        ),
+        (
+            "[limits]\nin_flight = 1",
+            "[limits]\nin_flight = 0",
+            "limits.in_flight",
+        ),
+        (
+            "[limits]\nin_flight = 1",
+            "[limits]\nin_flight = -1",
+            "limits.in_flight",
+        ),
+        (
+            "[limits]\nbody = \"1MiB\"",
+            "[limits]\nbody = \"0MiB\"",
+            "limits.body",
+        ),
+        (
+            "[limits]\nin_flight_bytes = \"16MiB\"",
+            "[limits]\nin_flight_bytes = \"15MiB\"",
+            "limits.in_flight_bytes",
+        ),
+        (
+            "[limits]\nidle = \"5m\"",
+            "[limits]\nidle = \"-5m\"",
+            "limits.idle",
+        ),
+        (
+            "[limits]\nidle = \"24h\"",
+            "[limits]\nidle = \"25h\"",
+            "limits.idle",
+        ),
+        (
+            "[resolver]\nservers = [\"127.0.0.1:53\"]",
+            "[resolver]\nservers = []",
+            "resolver.servers",
+        ),
+        (
+            "[resolver]\nservers = [\"127.0.0.1:53\"]",
+            "[resolver]",
+            "resolver.servers",
+        ),
+        (
+            "[resolver]\nservers = [\"[::1]:53\"]",
+            "[resolver]\nservers = [\"dns:53\"]",
+            "resolver.servers[0]",
+        ),
+        (
+            "[listen]\nproxy = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"",
+            "[listen]\nadmin = \"127.0.0.1:8484\"",
+            "listen.admin",
+        ),
+        (
+            "[listen]\nproxy = \"127.0.0.2:9\"",
+            "[listen]\nproxy = \"unix:/run/x\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"0.0.0.0:9\"\ntoken_env = \"T\"",
+            "[listen]\nproxy = \"0.0.0.0:9\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"0.0.0.0:9\"\ntoken_file = \"secret\"",
+            "[listen]\nproxy = \"[::]:9\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\ntoken = { file = \"secret\" }",
+            "[listen]\ntoken_env = \"TWO_LINES\"",
+            "listen.token_env",
+        ),
+        (
+            "[listen]\ntoken_file = \"secret\"",
+            "[listen]\ntoken_file = \"secret-two\"",
+            "listen.token_file",
+        ),
+        (
+            "[listen]\ntoken_env = \"T\"",
+            "[listen]\ntoken_env = \"T\"\ntoken_file = \"secret\"",
+            "listen.token_file",
+        ),
+        (
+            "[listen]\nproxy = \"0.0.0.0:9\"\ntls = { cert = \"certs/gate.pem\", key = \"certs/gate-key.pem\", client_ca = \"certs/clients-ca.pem\" }",
+            "[listen]\nproxy = \"0.0.0.0:9\"\ntls = { cert = \"certs/gate.pem\", key = \"certs/gate-key.pem\" }",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\ntls = { cert = \"certs/gate.pem\", key = \"certs/gate-key.pem\" }",
+            "[listen]\ntls = { cert = \"certs/gate.pem\", key = \"certs/gate.pem\" }",
+            "listen.tls.key",
+        ),
+        (
+            "[listen]\ntls = { cert = \"certs/gate.pem\", key = \"certs/gate-key.pem\" }",
+            "[listen]\ntls = { cert = \"broken.pem\", key = \"certs/gate-key.pem\" }",
+            "listen.tls.cert",
+        ),
+        (
+            "[listen]\nnames = [\"gate.internal:8484\"]",
+            "[listen]\nnames = [\"Gate.internal\"]",
+            "listen.names[0]",
+        ),
+        (
+            "[listen]\nnames = [\"[::1]:1\", \"a\"]",
+            "[listen]\nnames = [\"a:\"]",
+            "listen.names[0]",
+        ),
+    ] {
+        good(&format!("{MINIMAL}{good_lines}\n"));
+        let places = places(&format!("{MINIMAL}{bad_lines}\n"));
+        assert_eq!(places.len(), 1, "{bad_lines}: {places:?}");
+        assert!(
+            places[0].ends_with(&format!(" {key}")),
+            "{bad_lines}: {places:?}"
+        );
+    }
+}
+
+#[test]
+fn host_keys_take_the_good_and_refuse_their_twin() {
+    for (good_line, bad_line, key) in [
+        (
+            "source = \"https://example.org\"",
+            "source = \"\"",
+            "source",
+        ),
+        (
+            "copied_at = 2026-01-01T00:00:00Z",
+            "copied_at = 2026-01-01T00:00:00",
+            "copied_at",
+        ),
+        (
+            "copied_at = 2026-01-01T00:00:00+02:00",
+            "copied_at = 2999-01-01T00:00:00Z",
+            "copied_at",
+        ),
+        (
+            "copied_at = 2026-01-01T00:00:00Z",
+            "copied_at = \"2026-01-01T00:00:00Z\"",
+            "copied_at",
+        ),
+        ("max_age = \"7d\"", "max_age = \"0d\"", "max_age"),
+        (
+            "credential = \"client\"",
+            "credential = \"hush\"",
+            "credential",
+        ),
+        (
+            "credential = { env = \"K\" }",
+            "credential = { env = \"UNSET\" }",
+            "credential.env",
+        ),
+        (
+            "credential = { env = \"K\" }",
+            "credential = { env = \"TWO_LINES\" }",
+            "credential",
+        ),
+        (
+            "credential = { file = \"secret\" }",
+            "credential = { file = \"secret-two\" }",
+            "credential",
+        ),
+        (
+            "credential = { env = \"K\", header = \"x-api-key\" }",
+            "credential = { env = \"K\", header = \"host\" }",
+            "credential.header",
+        ),
+        (
+            "credential = { env = \"K\", scheme = \"Bearer\" }",
+            "credential = { env = \"K\", scheme = \"a b\" }",
+            "credential.scheme",
+        ),
+        (
+            "addresses = [\"203.0.113.0/24\"]",
+            "addresses = []",
+            "addresses",
+        ),
+        (
+            "addresses = [\"203.0.113.0/24\"]",
+            "addresses = [\"203.0.113.1/24\"]",
+            "addresses[0]",
+        ),
+        (
+            "addresses = [\"fd00::/8\"]",
+            "addresses = [\"0.0.0.0/0\"]",
+            "addresses[0]",
+        ),
+        (
+            "addresses = \"private\"",
+            "addresses = \"any\"",
+            "addresses",
+        ),
+        (
+            "addresses = \"private\"\nresolve = [\"10.0.0.1\"]",
+            "resolve = [\"10.0.0.1\"]",
+            "resolve[0]",
+        ),
+        ("resolve = [\"8.8.8.8\"]", "resolve = []", "resolve"),
+        ("ca = \"certs/example-ca.pem\"", "ca = \"empty\"", "ca"),
+        ("ca = \"certs/example-ca.pem\"", "ca = \"broken.pem\"", "ca"),
+        (
+            "ca = \"certs/example-ca.pem\"",
+            "ca = \"certs/gate-key.pem\"",
+            "ca",
+        ),
+        (
+            "spki = [\"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"]",
+            "spki = [\"sha256/AAAA\"]",
+            "spki[0]",
+        ),
+        (
+            "spki = [\"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"]",
+            "spki = []",
+            "spki",
+        ),
+        ("routes = [\"POST /a/b\"]", "routes = []", "routes"),
+        (
+            "routes = [\"POST /a/b\"]",
+            "routes = [\"PUT /a/b\"]",
+            "routes[0]",
+        ),
+        (
+            "routes = [\"GET /a\", \"POST /a\"]",
+            "routes = [\"GET /a\", \"GET /a\"]",
+            "routes[1]",
+        ),
+        (
+            "routes = [\"GET /a.b\"]",
+            "routes = [\"GET /a/../b\"]",
+            "routes[0]",
+        ),
+        (
+            "routes = [\"GET /a\"]",
+            "routes = [\"GET /a%2e\"]",
+            "routes[0]",
+        ),
+        (
+            "routes = [\"GET /a\"]",
+            "routes = [\"GET /a?b\"]",
+            "routes[0]",
+        ),
+        (
+            "routes = [\"GET /a\"]",
+            "routes = [\"GET /a/\"]",
+            "routes[0]",
+        ),
+        ("headers = {}", "headers = []", "headers"),
+        (
+            "headers = { x-a = \"a|b\" }",
+            "headers = { x-a = \"a)|(?:b\" }",
+            "headers.x-a",
+        ),
+        (
+            "headers = { x-a = \"a\" }",
+            "headers = { X-A = \"a\" }",
+            "headers.X-A",
+        ),
+        (
+            "split = { envelope = \"chat\", model = \"m\" }",
+            "split = { envelope = \"chat\" }",
+            "split.model",
+        ),
+        (
+            "split = { route = \"POST /x\" }",
+            "split = { route = \"GET /x\" }",
+            "split.route",
+        ),
+        (
+            "split = { envelope = \"bare\" }",
+            "split = { model = \"m\" }",
+            "split.model",
+        ),
+        (
+            "split = { envelope = \"chat\", model = \"m\", max_tokens = 64 }",
+            "split = { envelope = \"chat\", model = \"m\", max_tokens = 0 }",
+            "split.max_tokens",
+        ),
+        (
+            "models = [\"m\", \"n\"]",
+            "models = [\"m\", \"m\"]",
+            "models[1]",
+        ),
+        ("models = [\"m\"]", "models = [\"m\\u00e9\"]", "models[0]"),
+        ("clear_text = false", "clear_text = true", "clear_text"),
+        ("clear_text = false", "clear_text = \"no\"", "clear_text"),
+    ] {
+        good(&host_with(good_line));
+        let places = places(&host_with(bad_line));
+        assert_eq!(places.len(), 1, "{bad_line}: {places:?}");
+        assert!(
+            places[0].ends_with(&format!("models.example.org\".{key}")),
+            "{bad_line}: {places:?}"
+        );
+    }
+    for name in [
+        "leafgate-card",
+        "cookie",
+        "host",
+        "authorization",
+        "x-api-key",
+        "content-type",
+        "content-length",
+        "connection",
+        "keep-alive",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "expect",
+        "forwarded",
+    ] {
+        assert_eq!(
+            places(&host_with(&format!("headers = {{ {name} = \".\" }}"))),
+            [format!("5 hosts.\"models.example.org\".headers.{name}")]
+        );
+    }
+    assert_eq!(
+        places(&host_with(
+            "credential = { env = \"K\", header = \"x-key\" }\nheaders = { x-key = \".\" }"
+        ))
+        .len(),
+        1
+    );
+}
+
+#[test]
+fn a_header_pattern_stands_for_the_whole_value() {
+    let policy = good(&host_with("headers = { x-a = \"a|b\" }"));
+    let pattern = &policy.hosts["models.example.org"].headers[0].pattern;
+    assert!(pattern.is_match(b"a") && pattern.is_match(b"b"));
+    assert!(!pattern.is_match(b"ab") && !pattern.is_match(b"a\n") && !pattern.is_match(b""));
+}
+
+#[test]
+fn the_pin_is_the_host_name_and_local_is_loopback() {
+    let host = |key: &str, url: &str, more: &str| {
+        format!("{MINIMAL}[hosts.\"{key}\"]\nbase_url = \"{url}\"\nbind = \"exact\"\n{more}\n")
+    };
+    for (key, url, more) in [
+        ("local", "http://localhost:1234/v1", ""),
+        ("local", "http://[::1]:1234", ""),
+        ("local", "http://gpu:1234/v1/", "addresses = \"loopback\""),
+        ("localhost", "http://localhost:1/v1", ""),
+        ("127.0.0.1", "http://127.0.0.1:1/v1", ""),
+        ("a.example", "https://a.example:8443/v1", ""),
+        ("a.example", "http://a.example/v1", "clear_text = true"),
+        ("10.0.0.1", "https://10.0.0.1/v1", "addresses = \"private\""),
+    ] {
+        good(&host(key, url, more));
+    }
+    for (key, url, more) in [
+        ("local", "https://a.example/v1", ""),
+        (
+            "local",
+            "http://127.0.0.1:1/v1",
+            "addresses = [\"127.0.0.0/8\"]",
+        ),
+        ("b.example", "https://a.example/v1", ""),
+        ("a.example", "https://A.example/v1", ""),
+        ("a.example", "https://a.example./v1", ""),
+        ("a.example", "https://u:hush@a.example/v1", ""),
+        ("a.example", "https://a.example/v1?x", ""),
+        ("a.example", "https://a.example/v1#x", ""),
+        ("a.example", "https://a.example/a//b", ""),
+        ("a.example", "https://a.example/v1//", ""),
+        ("a.example", "https://a.example/../v1", ""),
+        ("a.example", "https://a.example/%76", ""),
+        ("a.example", "https://a.example:0/v1", ""),
+        ("a.example", "https://a.example:/v1", ""),
+        ("a.example", "https://a.example:65536/v1", ""),
+        ("a.example", "ftp://a.example/v1", ""),
+        ("a.example", "HTTPS://a.example/v1", ""),
+        ("a.example", "http://a.example/v1", ""),
+        ("127.1", "http://127.1/v1", ""),
+        ("0x7f.0x1", "http://0x7f.0x1/v1", "clear_text = true"),
+        ("10.0.0.1", "https://10.0.0.1/v1", ""),
+        (
+            "localhost",
+            "https://localhost/v1",
+            "addresses = \"public\"",
+        ),
+        ("free-server", "https://free-server/v1", ""),
+        ("A.example", "https://a.example/v1", ""),
+        (
+            "local",
+            "http://127.0.0.1:1/v1",
+            "ca = \"certs/example-ca.pem\"",
+        ),
+    ] {
+        assert!(
+            !places(&host(key, url, more)).is_empty(),
+            "{key} {url} {more}"
+        );
+    }
+    let base = &good(&host("a.example", "https://a.example:443/v1/", "")).hosts["a.example"].base;
+    assert_eq!(
+        (base.authority.as_str(), base.path.as_str(), base.port),
+        ("a.example", "/v1", 443)
+    );
+    assert_eq!(
+        good(&host("local", "http://[::1]:1234", "")).hosts["local"]
+            .base
+            .authority,
+        "[::1]:1234"
+    );
+}
+
+#[test]
+fn cover_needs_models() {
+    let host = |more: &str| {
+        format!("{MINIMAL}[hosts.\"a.example\"]\nbase_url = \"https://a.example/v1\"\n{more}\n")
+    };
+    assert_eq!(places(&host("")), ["2 hosts.\"a.example\""]);
+    assert_eq!(
+        places(&host("models = []")),
+        ["4 hosts.\"a.example\".models"]
+    );
+    assert_eq!(
+        good(&host("models = [\"m\"]")).hosts["a.example"].bind,
+        Bind::Cover
+    );
+    let local = format!("{MINIMAL}[hosts.local]\nbase_url = \"http://127.0.0.1:1/v1\"\n");
+    assert_eq!(
+        places(&format!("{local}bind = \"cover\"")),
+        ["4 hosts.local.bind"]
+    );
+    let host = &good(&format!("{local}bind = \"cover\"\nmodels = [\"m\"]")).hosts["local"];
+    assert!(host.bind_written && host.checks_fixture());
+}
+
+#[test]
+fn the_hash_is_of_the_values_and_not_of_the_place_or_the_secret() {
+    let text = host_with("ca = \"certs/example-ca.pem\"\ncredential = { env = \"K\" }");
+    let (one, other) = (good(&text), good(&format!("# a comment\n{text}")));
+    assert_eq!(one.hash, other.hash);
+    for change in [
+        "models = [\"m\"]",
+        "headers = {}",
+        "copied_at = 2026-01-01T00:00:00Z",
+        "max_age = \"1h\"",
+    ] {
+        assert_ne!(
+            one.hash,
+            good(&format!("{text}{change}\n")).hash,
+            "{change}"
+        );
+    }
+    assert_ne!(one.hash, good(&text.replace("\"K\"", "\"L\"")).hash);
+    let written = format!("{MINIMAL}[limits]\nidle = \"5m\"\n");
+    assert_eq!(good(&written).hash, good(MINIMAL).hash);
+}
+
+#[test]
+fn confirming_a_pin_changes_one_value_and_nothing_else() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let file = folder.path().join("policy.toml");
+    let before = "# head\nversion = 1 # one\n\n[hosts.\"models.example.org\"] # who\nbase_url   = \"https://models.example.org/v1\"\ncopied_at = 2020-01-01T00:00:00Z  # when\nbind = \"exact\" # how\n# tail\n";
+    fs::write(&file, before).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let pin = HostPin::parse("models.example.org").unwrap();
+    let moment = "2026-11-30T06:00:00.9Z".parse().unwrap();
+    confirm_pin(&file, &pin, moment).unwrap();
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        before.replace("2020-01-01T00:00:00Z", "2026-11-30T06:00:00Z")
+    );
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o640
+    );
+    let host = &Policy::load(&file).unwrap().hosts["models.example.org"];
+    assert_eq!(
+        host.copied_at,
+        Some("2026-11-30T06:00:00Z".parse().unwrap())
+    );
+
+    for (text, line) in [
+        (host_with(""), "copied_at = 2026-11-30T06:00:00Z\n"),
+        (
+            format!(
+                "{MINIMAL}hosts.\"models.example.org\" = {{ base_url = \"https://models.example.org/v1\", bind = \"exact\" }}\n"
+            ),
+            "copied_at = 2026-11-30T06:00:00Z",
+        ),
+    ] {
+        fs::write(&file, &text).unwrap();
+        confirm_pin(&file, &pin, moment).unwrap();
+        assert!(fs::read_to_string(&file).unwrap().contains(line));
+        assert!(
+            Policy::load(&file).unwrap().hosts["models.example.org"]
+                .copied_at
+                .is_some()
+        );
+    }
+    // Carriage returns are part of "everything else".
+    let windows = before.replace('\n', "\r\n");
+    fs::write(&file, &windows).unwrap();
+    confirm_pin(&file, &pin, moment).unwrap();
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        windows.replace("2020-01-01T00:00:00Z", "2026-11-30T06:00:00Z")
+    );
+    fs::write(&file, before).unwrap();
+    let other = HostPin::parse("other.example").unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(matches!(
+        confirm_pin(&file, &other, moment),
+        Err(ConfirmError::NoHost { .. })
+    ));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .filter(|e| {
+            e.as_ref()
+                .unwrap()
+                .file_name()
+                .to_string_lossy()
+                .ends_with(".new")
+        })
+        .collect();
+    assert!(left.is_empty());
+}
+
+#[test]
+fn an_address_is_in_one_class_or_in_none() {
+    for (class, texts) in [
+        (
+            Some(Addresses::Public),
+            "8.8.8.8 1.1.1.1 172.15.255.255 172.32.0.0 100.63.255.255 100.128.0.0 192.0.1.0 198.17.255.255 198.20.0.0 223.255.255.255 2606:4700::1111 2a00::1 2001:200::1 ::ffff:8.8.8.8 64:ff9b::808:808 2002:808:808::1",
+        ),
+        (Some(Addresses::Loopback), "127.0.0.1 127.255.255.255 ::1"),
+        (
+            Some(Addresses::Private),
+            "10.0.0.0 10.255.255.255 172.16.0.1 172.31.255.255 192.168.0.1 fc00::1 fd12::1",
+        ),
+        (
+            None,
+            "0.0.0.0 0.1.2.3 100.64.0.1 100.127.255.255 169.254.169.254 169.254.0.1 168.63.129.16 192.0.0.1 192.0.2.1 192.88.99.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255 \
+             :: ::8.8.8.8 ::127.0.0.1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:169.254.169.254 ::ffff:0:8.8.8.8 64:ff9b::7f00:1 64:ff9b::a00:1 64:ff9b::a9fe:a9fe 64:ff9b:1::808:808 2002:7f00:1::1 2002:a00:1::1 2002:c0a8:1::1 \
+             100::1 2001::1 2001:2::1 2001:10::1 2001:20::1 2001:db8::1 3fff::1 3ffe::1 5f00::1 4000::1 fe80::1 fec0::1 fd00:ec2::254 ff02::1 2a00::5efe:7f00:1",
+        ),
+    ] {
+        for text in texts.split_whitespace() {
+            let address: IpAddr = text.parse().unwrap();
+            for other in [Addresses::Public, Addresses::Loopback, Addresses::Private] {
+                assert_eq!(
+                    other.contains(address),
+                    class.as_ref() == Some(&other),
+                    "{text} in {other:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_network_holds_its_own_addresses_only() {
+    let network = |text: &str| {
+        let (address, prefix) = text.split_once('/').unwrap();
+        Network {
+            address: address.parse().unwrap(),
+            prefix: prefix.parse().unwrap(),
+        }
+    };
+    for (text, inside, outside) in [
+        ("203.0.113.0/24", "203.0.113.255", "203.0.114.0"),
+        ("203.0.113.7/32", "203.0.113.7", "203.0.113.6"),
+        ("203.0.113.0/24", "203.0.113.1", "::ffff:203.0.113.1"),
+        ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+        ("2001:db8::1/128", "2001:db8::1", "2001:db8::2"),
+        ("128.0.0.0/1", "255.0.0.1", "127.0.0.1"),
+    ] {
+        let class = Addresses::Networks(vec![network(text)]);
+        assert!(
+            class.contains(inside.parse().unwrap()),
+            "{inside} in {text}"
+        );
+        assert!(
+            !class.contains(outside.parse().unwrap()),
+            "{outside} not in {text}"
+        );
+    }
+    let nat64 = vec![network("64:ff9b::/96")];
+    assert!(Addresses::Networks(nat64.clone()).contains("64:ff9b::808:808".parse().unwrap()));
+    assert!(!Addresses::Networks(nat64).contains("64:ff9b::a00:1".parse().unwrap()));
+    assert!(!Addresses::Networks(Vec::new()).contains("8.8.8.8".parse().unwrap()));
+}
