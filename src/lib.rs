@@ -20,6 +20,7 @@
 pub mod admin;
 pub mod admit;
 pub mod card;
+pub mod cli;
 pub mod egress;
 pub mod fixture;
 pub mod ingress;

@@ -1,3 +1,7 @@
 //! The `leafgate` program: arguments to exit status.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(leafgate::cli::run(std::env::args_os()))
+}

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -27,7 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::ledger::LedgerState;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Readings};
 
 /// Connections served at once; more wait.
 const MAX_CONNECTIONS: usize = 32;
@@ -38,36 +37,44 @@ const HEAD_WAIT: Duration = Duration::from_secs(10);
 pub struct Shared {
     /// The counters.
     pub metrics: Arc<Metrics>,
-    /// The ledger's state, [`crate::ledger::Ledger::state`].
-    pub ledger: Box<dyn Fn() -> LedgerState + Send + Sync>,
+    /// The state of the running gate, asked anew for each request.
+    pub state: Box<dyn Fn() -> State + Send + Sync>,
     /// The folder with the segments.
     pub ledger_dir: PathBuf,
+    /// The base URL that clients use.
+    pub base_url: String,
+}
+
+/// The state of the running gate at one moment.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// The ledger's, [`crate::ledger::Ledger::state`].
+    pub ledger: LedgerState,
+    /// What other rooms count.
+    pub readings: Readings,
     /// Hash of the effective policy in force.
-    pub policy_hash: ArcSwap<String>,
-    /// Why the last reload was refused; empty where it was taken.
-    pub policy_error: ArcSwapOption<String>,
-    /// Where clients connect.
-    pub proxy: SocketAddr,
+    pub policy_hash: String,
+    /// Why the last reload was refused, where it was.
+    pub policy_error: Option<Arc<String>>,
 }
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared")
             .field("ledger_dir", &self.ledger_dir)
-            .field("proxy", &self.proxy)
+            .field("base_url", &self.base_url)
             .finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl State {
     /// Why the gate is not ready; empty where it is.
     pub fn not_ready(&self) -> Option<String> {
-        let ledger = (self.ledger)();
-        if !ledger.ok {
-            let why = ledger.why.unwrap_or_else(|| "no reason given".to_owned());
+        if !self.ledger.ok {
+            let why = self.ledger.why.as_deref().unwrap_or("no reason given");
             return Some(format!("ledger: {why}"));
         }
-        let error = self.policy_error.load_full()?;
+        let error = self.policy_error.as_ref()?;
         Some(format!("policy: {error}"))
     }
 }
@@ -126,7 +133,7 @@ async fn answer(request: Request<Incoming>, bound: SocketAddr, shared: &Arc<Shar
     let query = request.uri().query().unwrap_or_default();
     match request.uri().path() {
         "/healthz" => text(StatusCode::OK, "ok\n"),
-        "/readyz" => shared.not_ready().map_or_else(
+        "/readyz" => (shared.state)().not_ready().map_or_else(
             || text(StatusCode::OK, "ready\n"),
             |why| {
                 text(
@@ -138,7 +145,7 @@ async fn answer(request: Request<Incoming>, bound: SocketAddr, shared: &Arc<Shar
         "/metrics" => made(
             StatusCode::OK,
             "text/plain; version=0.0.4; charset=utf-8",
-            shared.metrics.render((shared.ledger)().ok),
+            shared.metrics.render(&(shared.state)().readings),
         ),
         "/" => {
             list(query, shared, |shared, _, page| {

@@ -34,8 +34,8 @@ pub(super) fn policy() -> HeaderValue {
 
 /// maud escapes every value; the style alone is ours and stands as it is.
 pub(super) fn render(shared: &Shared, page: &Page) -> String {
-    let ledger = (shared.ledger)();
-    let not_ready = shared.not_ready();
+    let state = (shared.state)();
+    let not_ready = state.not_ready();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -48,9 +48,9 @@ pub(super) fn render(shared: &Shared, page: &Page) -> String {
             body {
                 h1 { "leafgate " (env!("CARGO_PKG_VERSION")) }
                 p {
-                    "clients: " code { "http://" (shared.proxy) "/v1" }
-                    " · policy " code { (short(&shared.policy_hash.load())) }
-                    " · next record " code { (ledger.next_seq) }
+                    "clients: " code { (shared.base_url) }
+                    " · policy " code { (short(&state.policy_hash)) }
+                    " · next record " code { (state.ledger.next_seq) }
                     " · "
                     @match &not_ready {
                         None => "ready",

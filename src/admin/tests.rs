@@ -82,7 +82,7 @@ fn a_query_is_strict() {
 
 struct Running {
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    policy_error: Arc<arc_swap::ArcSwapOption<String>>,
     _dir: tempfile::TempDir,
     task: tokio::task::JoinHandle<()>,
 }
@@ -95,24 +95,36 @@ impl Drop for Running {
 
 async fn running(ledger_ok: bool) -> Running {
     let dir = ledger_with(&[(0, 3)]);
+    let policy_error = Arc::new(arc_swap::ArcSwapOption::<String>::empty());
+    let error = policy_error.clone();
     let shared = Arc::new(Shared {
         metrics: Arc::default(),
-        ledger: Box::new(move || LedgerState {
-            ok: ledger_ok,
-            why: (!ledger_ok).then(|| "disk full <now>".to_owned()),
-            next_seq: 3,
+        state: Box::new(move || State {
+            ledger: LedgerState {
+                ok: ledger_ok,
+                why: (!ledger_ok).then(|| "disk full <now>".to_owned()),
+                next_seq: 3,
+                checkpoint_error: None,
+                records: 3,
+                batches: 1,
+                sync: Default::default(),
+            },
+            readings: Readings {
+                ledger_ok,
+                ..Readings::default()
+            },
+            policy_hash: "ab".repeat(32),
+            policy_error: error.load_full(),
         }),
         ledger_dir: dir.path().to_path_buf(),
-        policy_hash: ArcSwap::from_pointee("ab".repeat(32)),
-        policy_error: ArcSwapOption::empty(),
-        proxy: "127.0.0.1:8484".parse().unwrap(),
+        base_url: "http://127.0.0.1:8484/v1".to_owned(),
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let task = tokio::spawn(serve(listener, shared.clone()));
+    let task = tokio::spawn(serve(listener, shared));
     Running {
         addr,
-        shared,
+        policy_error,
         _dir: dir,
         task,
     }
@@ -192,13 +204,12 @@ async fn readiness_says_why_and_health_stays() {
 
     let running = running(true).await;
     running
-        .shared
         .policy_error
         .store(Some(Arc::new("policy.toml:3: hosts: x".to_owned())));
     let (status, answer) = get(&running, "/readyz").await;
     assert_eq!(status, 503);
     assert!(answer.contains("policy: policy.toml:3"), "{answer}");
-    running.shared.policy_error.store(None);
+    running.policy_error.store(None);
     assert_eq!(get(&running, "/readyz").await.0, 200);
 }
 

@@ -1,0 +1,153 @@
+//! `fixture add` and `fixture list`.
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::json;
+
+use super::out::{Done, Failure, Out, Tone, safe};
+use super::rooms::{self, NewFixture};
+use super::{hash, policy};
+use crate::fixture;
+use crate::terms::{FixtureId, Secret};
+
+/// Register fixtures in the lock file, or list them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  leafgate fixture add fixtures/seed-04.txt --id seed-04
+  leafgate fixture list --policy policy.toml")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Add(Add),
+    List(List),
+}
+
+/// Record the hash of a fixture's files.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  leafgate fixture add fixtures/seed-04.txt --id seed-04 --glue fixtures/seed-04.glue.json
+  leafgate fixture add part-1.jsonl part-2.jsonl --id set-9 --format jsonl")]
+struct Add {
+    /// The files, in the order in which they are joined
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The fixture's id, as cards name it
+    #[arg(long)]
+    id: String,
+    /// What the files hold
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// A JSON array of template strings that may stand around fixture text
+    #[arg(long, value_name = "F")]
+    glue: Option<PathBuf>,
+    /// The lock file
+    #[arg(long, value_name = "F", default_value = "fixtures.lock")]
+    lock: PathBuf,
+    /// hmac-sha256 under the key in this environment variable
+    #[arg(long, value_name = "V")]
+    key_env: Option<String>,
+    /// What was recorded, as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Jsonl,
+}
+
+impl Format {
+    fn format(self) -> fixture::Format {
+        match self {
+            Format::Text => fixture::Format::Text,
+            Format::Json => fixture::Format::Json,
+            Format::Jsonl => fixture::Format::Jsonl,
+        }
+    }
+}
+
+/// Show the registered fixtures and whether their files still have the recorded hash.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  leafgate fixture list --policy policy.toml
+
+Exits 1 where a file changed or is missing.")]
+struct List {
+    /// The policy file that names the lock file; without one, the built-in policy
+    #[arg(long, value_name = "F")]
+    policy: Option<PathBuf>,
+    /// One JSON object on a line for each fixture
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
+    match args.command {
+        Command::Add(args) => add(args, out),
+        Command::List(args) => list(&args, out),
+    }
+}
+
+fn add(args: Add, out: &mut Out) -> Result<Done, Failure> {
+    let id = FixtureId::parse(&args.id).ok_or_else(|| {
+        Failure::new(
+            "--id: 1 to 64 letters, digits, dots, underscores or hyphens, the first a letter or digit",
+        )
+    })?;
+    let key = args.key_env.as_deref().map(hash::key).transpose()?;
+    let new = NewFixture {
+        key: key.map(Secret::new),
+        id,
+        files: args.files,
+        format: args.format.format(),
+        glue: args.glue,
+    };
+    let (hash, warnings) = rooms::fixture_add(&args.lock, &new)?;
+    let lock = args.lock.display().to_string();
+    if args.json {
+        out.json(&json!({
+            "id": new.id.as_str(), "hash": hash.as_str(), "format": new.format.name(), "lock": lock, "warnings": warnings,
+        }))?;
+        return Ok(Done::Yes);
+    }
+    out.line(format!("{}  {hash}  in {}", new.id, safe(&lock)))?;
+    for warning in warnings {
+        out.line(format!("{} {warning}", out.paint(Tone::Half, "weak:", 0)))?;
+    }
+    Ok(Done::Yes)
+}
+
+fn list(args: &List, out: &mut Out) -> Result<Done, Failure> {
+    let policy = policy::load(args.policy.as_ref())?;
+    let rows = rooms::fixture_list(&policy)?;
+    let width = rows.iter().map(|row| row.id.chars().count()).max();
+    for row in &rows {
+        if args.json {
+            out.json(&json!({
+                "id": row.id, "hash": row.hash, "format": row.format, "files": row.files, "fault": row.fault,
+            }))?;
+            continue;
+        }
+        let id = out.paint(Tone::Strong, &safe(&row.id), width.unwrap_or(0));
+        let state = row.fault.as_ref().map_or_else(
+            || out.paint(Tone::Good, "as recorded", 0),
+            |fault| out.paint(Tone::Bad, fault, 0),
+        );
+        let (hash, format) = (safe(&row.hash), row.format);
+        out.line(format!(
+            "{id}  {hash}  {format:<5}  {state}  {}",
+            safe(&row.files.join(" "))
+        ))?;
+    }
+    Ok(Done::when(rows.iter().all(|row| row.fault.is_none())))
+}

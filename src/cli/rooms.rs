@@ -1,0 +1,140 @@
+//! What the commands ask of other rooms, put as the commands need it.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::out::Failure;
+use crate::fixture::{self, AddFault, Registry};
+use crate::ledger;
+use crate::policy::{self, Policy};
+use crate::terms::{FixtureHash, FixtureId, HostPin, Reason, Secret};
+
+/// What `fixture add` is told. Files are relative to the working directory.
+#[derive(Debug, Clone)]
+pub(super) struct NewFixture {
+    pub(super) id: FixtureId,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) format: fixture::Format,
+    pub(super) glue: Option<PathBuf>,
+    pub(super) key: Option<Secret>,
+}
+
+/// A row of `fixture list`.
+#[derive(Debug, Clone)]
+pub(super) struct FixtureRow {
+    pub(super) id: String,
+    pub(super) hash: String,
+    pub(super) format: &'static str,
+    pub(super) files: Vec<String>,
+    /// Why a call under this entry would be refused, where it would.
+    pub(super) fault: Option<&'static str>,
+}
+
+/// Records a fixture; gives its hash and what in it would weaken the rule.
+pub(super) fn fixture_add(
+    lock: &Path,
+    new: &NewFixture,
+) -> Result<(FixtureHash, Vec<String>), Failure> {
+    let folder = folder(lock)?;
+    let beside = |file: &PathBuf| beside(&folder, file);
+    let entry = fixture::NewFixture {
+        id: new.id.clone(),
+        paths: new.files.iter().map(beside).collect::<Result<_, _>>()?,
+        format: new.format,
+        glue: new.glue.as_ref().map(beside).transpose()?,
+        bodies: Vec::new(),
+    };
+    let warnings = fixture::warnings(&folder, &entry).map_err(add_failed)?;
+    let hash = fixture::add(lock, &entry, new.key.as_ref()).map_err(add_failed)?;
+    Ok((hash, warnings.iter().map(ToString::to_string).collect()))
+}
+
+fn add_failed(fault: AddFault) -> Failure {
+    match fault {
+        AddFault::Lock(faults) if !faults.is_empty() => {
+            Failure::Lines(faults.iter().map(ToString::to_string).collect())
+        }
+        other => Failure::of(&other),
+    }
+}
+
+/// The lock file's folder, as the system names it.
+fn folder(lock: &Path) -> Result<PathBuf, Failure> {
+    let parent = match lock.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    };
+    parent
+        .canonicalize()
+        .map_err(|error| Failure::file(parent, &error))
+}
+
+/// A path as the lock file writes it: relative to its folder where the file lies in it, else whole.
+fn beside(folder: &Path, file: &Path) -> Result<PathBuf, Failure> {
+    let whole = file
+        .canonicalize()
+        .map_err(|error| Failure::file(file, &error))?;
+    Ok(whole
+        .strip_prefix(folder)
+        .map(Path::to_path_buf)
+        .unwrap_or(whole))
+}
+
+/// Every entry of the policy's lock file, each checked against its files.
+pub(super) fn fixture_list(policy: &Policy) -> Result<Vec<FixtureRow>, Failure> {
+    let registry = Registry::load(&policy.fixtures)
+        .map_err(|faults| Failure::Lines(faults.iter().map(ToString::to_string).collect()))?;
+    let mut rows: Vec<FixtureRow> = registry
+        .entries()
+        .map(|entry| FixtureRow {
+            id: entry.id.as_str().to_owned(),
+            hash: entry.hash.as_str().to_owned(),
+            format: entry.format.name(),
+            files: entry
+                .paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
+            fault: registry
+                .admit_now(&entry.id, &entry.hash)
+                .err()
+                .map(Reason::code),
+        })
+        .collect();
+    rows.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(rows)
+}
+
+/// Sets `copied_at` in the policy file.
+pub(super) fn confirm_pin(file: &Path, pin: &HostPin, now: Timestamp) -> Result<(), Failure> {
+    policy::confirm_pin(file, pin, now).map_err(|error| Failure::of(&error))
+}
+
+/// What a look through the whole ledger found.
+#[derive(Debug, Clone)]
+pub(super) struct Verified {
+    /// How many records there are.
+    pub(super) records: u64,
+    /// Further facts, for `--json`.
+    pub(super) facts: Value,
+    /// What is wrong, where something is.
+    pub(super) problem: Option<String>,
+}
+
+/// Verifies a ledger's files.
+pub(super) fn verify(dir: &Path) -> Result<Verified, Failure> {
+    let report = ledger::verify(dir, &mut |_, _| {}).map_err(|error| Failure::of(&error))?;
+    let counts = report.counts;
+    Ok(Verified {
+        records: report.records,
+        facts: json!({
+            "log": report.log, "running": report.running, "segments": report.segments, "bytes": report.bytes,
+            "covered": report.covered, "in_flight": report.in_flight, "runs": counts.runs,
+            "decisions": counts.decisions, "forwarded": counts.forwarded, "unknown": counts.unknown,
+            "refused": counts.refused,
+        }),
+        problem: report.problem.map(|problem| problem.to_string()),
+    })
+}

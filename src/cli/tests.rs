@@ -1,0 +1,258 @@
+use super::*;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn ran(line: &[&str]) -> (Result<Done, Failure>, String) {
+    let kept = Kept::default();
+    let mut out = Out::to(kept.clone(), false);
+    let args = Args::try_parse_from(std::iter::once(&"leafgate").chain(line)).unwrap();
+    let done = dispatch(args.command, &mut out);
+    drop(out);
+    let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+    (done, text)
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+const RELEASE: &str = r#"{"fixture_id":"seed-04","fixture_hash":"sha256:9f2c","egress_class":"public-fixture","residue":[],"host_pin":"free-server","replay_window":"24h","writable_surface":"tmpdir"}"#;
+
+#[test]
+fn every_command_has_an_example_in_its_help() {
+    fn walk(command: &clap::Command, path: &str) {
+        if command.get_name() == "help" {
+            return;
+        }
+        let path = format!("{path} {}", command.get_name());
+        let after = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let example = path.trim().to_owned();
+        assert!(after.contains(&example), "{path}: {after}");
+        assert!(after.lines().all(|line| line.len() <= 120), "{path}");
+        for sub in command.get_subcommands() {
+            walk(sub, &path);
+        }
+    }
+    Args::command().debug_assert();
+    for command in Args::command().get_subcommands() {
+        walk(command, "leafgate");
+    }
+}
+
+#[test]
+fn classify_says_the_leaf_and_expects_one() {
+    let card = file(RELEASE);
+    let name = card.path().to_str().unwrap();
+    let (done, text) = ran(&["classify", name]);
+    assert_eq!(done.unwrap(), Done::Yes);
+    assert_eq!(
+        text,
+        format!("{name}: release 5 public_fixture egress_class\n")
+    );
+    assert_eq!(
+        ran(&["classify", "--expect", "release", name]).0.unwrap(),
+        Done::Yes
+    );
+    assert_eq!(
+        ran(&["classify", "--expect", "hold", name]).0.unwrap(),
+        Done::No
+    );
+    let broken = file("{");
+    let (done, text) = ran(&["classify", "--json", broken.path().to_str().unwrap()]);
+    assert_eq!(done.unwrap(), Done::Yes);
+    let facts: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(facts["reason"], "card_malformed");
+    assert!(
+        facts["fault"]
+            .as_str()
+            .unwrap()
+            .contains("exactly one JSON object")
+    );
+    assert!(matches!(
+        ran(&["classify", "/nowhere.json"]).0,
+        Err(Failure::Lines(_))
+    ));
+}
+
+#[test]
+fn oracle_says_ok_and_fail() {
+    let (done, text) = ran(&["oracle"]);
+    assert_eq!(done.unwrap(), Done::Yes);
+    assert!(
+        text.contains("OK note-H ticket-1842: hold\n") && !text.contains("FAIL"),
+        "{text}"
+    );
+    let wrong =
+        file(r#"[{"id":"x","attached":"none","leaf":"release","step":0,"reason":"card_missing"}]"#);
+    let (done, text) = ran(&["oracle", wrong.path().to_str().unwrap()]);
+    assert_eq!(done.unwrap(), Done::No);
+    assert!(
+        text.starts_with("FAIL x: got hold 0 card_missing -, expected release 0 card_missing -\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn hash_is_of_each_file_or_of_all_joined() {
+    let (a, b) = (file("ab"), file("c"));
+    let paths = [a.path().to_str().unwrap(), b.path().to_str().unwrap()];
+    let (_, text) = ran(&["hash", "--joined", paths[0], paths[1]]);
+    assert!(
+        text.starts_with(
+            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  "
+        ),
+        "{text}"
+    );
+    assert_eq!(ran(&["hash", paths[0], paths[1]]).1.lines().count(), 2);
+    let (done, _) = ran(&["hash", "--key-env", "LEAFGATE_NOT_SET_ANYWHERE", paths[0]]);
+    let Err(Failure::Lines(lines)) = done else {
+        panic!("taken")
+    };
+    assert_eq!(
+        lines,
+        ["--key-env: the variable LEAFGATE_NOT_SET_ANYWHERE is not set"]
+    );
+}
+
+#[test]
+fn the_keyed_hash_is_hmac_sha256() {
+    // RFC 4231, test case 2.
+    let text = file("what do ya want for nothing?");
+    let mut hasher = hash::Hasher::new(Some(b"Jefe"));
+    hasher.file(text.path()).unwrap();
+    assert_eq!(
+        hasher.end().as_str(),
+        "hmac-sha256:5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    );
+}
+
+#[test]
+fn card_lint_and_card_new_agree() {
+    let dir = tempfile::tempdir().unwrap();
+    let fixture = file("text");
+    let card = dir.path().join("seed-04.json");
+    let line = [
+        "card",
+        "new",
+        "--fixture",
+        fixture.path().to_str().unwrap(),
+        "--id",
+        "seed-04",
+        "--class",
+        "public-fixture",
+        "--no-residue",
+        "--pin",
+        "local",
+        "--window",
+        "24h",
+        "--surface",
+        "tmpdir",
+        "--out",
+        card.to_str().unwrap(),
+    ];
+    let (done, text) = ran(&line);
+    assert_eq!(done.unwrap(), Done::Yes);
+    assert!(
+        text.contains("leaf     release 5 public_fixture egress_class\n"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("attach   leafgate-card: @seed-04\n"),
+        "{text}"
+    );
+    assert_eq!(
+        ran(&["card", "lint", card.to_str().unwrap()]).0.unwrap(),
+        Done::Yes
+    );
+    assert!(
+        matches!(ran(&line).0, Err(Failure::Lines(_))),
+        "written over"
+    );
+    let note = file(RELEASE);
+    let (done, text) = ran(&["card", "lint", note.path().to_str().unwrap()]);
+    assert_eq!(done.unwrap(), Done::No);
+    assert!(
+        text.contains("  fixture_hash ") && text.contains("  host_pin "),
+        "{text}"
+    );
+}
+
+#[test]
+fn ledger_list_and_show_read_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines = (0..600).map(|seq| {
+        format!("{{\"call\":\"01C{seq}\",\"leaf\":\"hold\",\"reason\":\"machine_local\",\"seq\":{seq},\"step\":1,\"t\":\"decision\",\"time\":\"2026-11-30T07:00:00.000000Z\",\"verdict\":\"refuse\"}}\n")
+    });
+    std::fs::write(
+        dir.path().join("000000000000.jsonl"),
+        lines.collect::<String>(),
+    )
+    .unwrap();
+    let at = dir.path().to_str().unwrap();
+    let (_, text) = ran(&["ledger", "list", at, "--limit", "2"]);
+    assert_eq!(text.lines().count(), 2);
+    assert!(
+        text.starts_with("   598 2026-11-30T07:00:00Z decision hold    1 machine_local"),
+        "{text}"
+    );
+    assert_eq!(ran(&["ledger", "list", at, "--leaf", "split"]).1, "");
+    let (done, text) = ran(&["ledger", "show", at, "01C7", "--json"]);
+    assert_eq!((done.unwrap(), text.lines().count()), (Done::Yes, 1));
+    assert!(text.contains("\"seq\":7"));
+    assert_eq!(ran(&["ledger", "show", at, "599"]).0.unwrap(), Done::Yes);
+    assert_eq!(ran(&["ledger", "show", at, "600"]).0.unwrap(), Done::No);
+    assert!(matches!(
+        ran(&["ledger", "list", at, "--limit", "0"]).0,
+        Err(Failure::Lines(_))
+    ));
+    assert!(matches!(
+        ran(&["ledger", "list", "/nowhere"]).0,
+        Err(Failure::Lines(_))
+    ));
+}
+
+#[test]
+fn completions_and_man_come_from_the_binary() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            ran(&["completions", shell]).1.contains("leafgate"),
+            "{shell}"
+        );
+    }
+    assert!(ran(&["man"]).1.contains(".TH leafgate 1"));
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(
+        ran(&["man", "--dir", dir.path().to_str().unwrap()])
+            .0
+            .unwrap(),
+        Done::Yes
+    );
+    assert!(dir.path().join("leafgate-serve.1").exists());
+}
+
+#[test]
+fn usage_errors_are_two() {
+    let status = |line: &[&str]| run(std::iter::once(&"leafgate").chain(line).map(OsString::from));
+    assert_eq!(status(&["classify", "--no-such-flag"]), 2);
+    assert_eq!(status(&["no-such-command"]), 2);
+    assert_eq!(status(&[]), 2);
+    assert_eq!(status(&["hash", "/nowhere"]), 2);
+}
