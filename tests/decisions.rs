@@ -1,5 +1,7 @@
 //! `docs/decisions.md` has one line for each dependency of `Cargo.toml`, and none for another.
 
+#![allow(clippy::expect_used, reason = "a test's helper may fail the test")]
+
 use std::collections::BTreeSet;
 use std::path::Path;
 

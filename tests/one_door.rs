@@ -4,12 +4,15 @@
 
 use std::path::{Path, PathBuf};
 
+/// `demo` plays the client of its own listener on loopback: it connects to leafgate, not out of it.
+const DEMO: &str = "src/cli/demo/client.rs";
+
 /// What opens a way out, and the files besides `src/egress/` where it may stand, with the reason.
 const DOORS: [(&str, &[&str]); 17] = [
-    ("::connect(", &[]),
+    ("::connect(", &[DEMO]),
     (".connect(", &[]),
     ("connect_timeout", &[]),
-    ("TcpStream::connect", &[]),
+    ("TcpStream::connect", &[DEMO]),
     ("UnixDatagram", &[]),
     ("UdpSocket", &[]),
     ("lookup_host", &[]),
@@ -136,6 +139,8 @@ fn a_door_elsewhere_is_seen() {
             "{door}"
         );
     }
+    assert!(doors(DEMO, "TcpStream::connect(to)").is_empty());
+    assert!(!doors(DEMO, "lookup_host(to)").is_empty());
     assert!(!doors("src/admin/mod.rs", "TcpStream\n  ::\n connect(x)").is_empty());
     assert!(
         !doors(
@@ -179,6 +184,21 @@ fn test_files_are_only_for_tests() {
                 let above = place.checked_sub(1).and_then(|above| lines.get(above));
                 assert_eq!(above, Some(&"#[cfg(test)]"), "{}", file.display());
             }
+        }
+    }
+}
+
+#[test]
+fn the_environment_steers_no_connection() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/egress");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    assert!(files.len() > 10, "the sources were found");
+    for file in files {
+        let code = code(&std::fs::read_to_string(&file).unwrap());
+        // `load_native_certs` reads SSL_CERT_FILE and SSL_CERT_DIR; the rest reads or sets what the process was started with.
+        for steer in ["load_native_certs", "env::", "var_os", "set_var"] {
+            assert!(!code.contains(steer), "{}: {steer}", file.display());
         }
     }
 }

@@ -7,11 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::net::tcp::TcpClientStream;
 use hickory_resolver::net::udp::UdpClientStream;
-use hickory_resolver::net::xfer::{DnsExchange, DnsHandle, FirstAnswer};
-use hickory_resolver::proto::op::{DnsRequestOptions, DnsResponse, Query, ResponseCode};
-use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::net::xfer::{DnsHandle, FirstAnswer};
+use hickory_resolver::proto::op::{DnsRequestOptions, Message, Query, ResponseCode};
+use hickory_resolver::proto::rr::{Name, RecordType};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The addresses of an absolute name. The servers are asked in order until one answers; each has its share of `limit`.
@@ -51,14 +52,17 @@ async fn question(
         .with_timeout(Some(limit))
         .with_max_retries(1)
         .exchange();
-    let mut answer = put(&udp, name, kind).await?;
-    if answer.metadata.truncation {
-        let provider = TokioRuntimeProvider::default();
-        let tcp = TcpClientStream::exchange(server, None, limit, None, provider)
-            .await
-            .ok()?;
-        answer = put(&tcp, name, kind).await?;
-    }
+    let query = Query::query(name.clone(), kind);
+    let short = udp
+        .lookup(query.clone(), DnsRequestOptions::default())
+        .first_answer()
+        .await
+        .ok()?;
+    let answer = if short.metadata.truncation {
+        over_tcp(server, query).await?
+    } else {
+        short.into_message()
+    };
     if answer.metadata.response_code != ResponseCode::NoError || answer.metadata.truncation {
         return None;
     }
@@ -66,28 +70,28 @@ async fn question(
         answer
             .answers
             .iter()
-            .filter_map(|record| match &record.data {
-                RData::A(ip) => Some(IpAddr::V4(ip.0)),
-                RData::AAAA(ip) => Some(IpAddr::V6(ip.0)),
-                // No address: an alias, a signature. Not an enum of ours.
-                #[allow(
-                    clippy::wildcard_enum_match_arm,
-                    reason = "DNS has many types, two are addresses"
-                )]
-                _ => None,
-            })
+            .filter_map(|record| record.data.ip_addr())
             .collect(),
     )
 }
 
-async fn put(
-    to: &DnsExchange<TokioRuntimeProvider>,
-    name: &Name,
-    kind: RecordType,
-) -> Option<DnsResponse> {
-    let query = Query::query(name.clone(), kind);
-    to.lookup(query, DnsRequestOptions::default())
-        .first_answer()
-        .await
-        .ok()
+/// The same question where the answer was too long for a datagram (RFC 7766): its length, then the message, both ways.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "egress asks the policy's name servers, and nobody else does"
+)]
+async fn over_tcp(server: SocketAddr, query: Query) -> Option<Message> {
+    let mut question = Message::query();
+    question.metadata.recursion_desired = true;
+    question.add_query(query.clone());
+    let bytes = question.to_vec().ok()?;
+    let mut tcp = TcpStream::connect(server).await.ok()?;
+    let mut framed = u16::try_from(bytes.len()).ok()?.to_be_bytes().to_vec();
+    framed.extend_from_slice(&bytes);
+    tcp.write_all(&framed).await.ok()?;
+    let mut answer = vec![0; usize::from(tcp.read_u16().await.ok()?)];
+    tcp.read_exact(&mut answer).await.ok()?;
+    let answer = Message::from_vec(&answer).ok()?;
+    let ours = answer.metadata.id == question.metadata.id && answer.queries == [query];
+    ours.then_some(answer)
 }

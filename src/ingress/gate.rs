@@ -117,6 +117,8 @@ pub(super) struct Gate<S> {
     /// One timer for each connection, moved only when it fires early.
     timer: Pin<Box<Sleep>>,
     deadline: Instant,
+    /// Set while the client takes nothing of its answer; made only then.
+    stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
@@ -132,6 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
             cleared: 0,
             timer: Box::pin(tokio::time::sleep_until(deadline)),
             deadline,
+            stuck: None,
         }
     }
 
@@ -359,15 +362,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
     }
 }
 
+impl<S: AsyncWrite + Unpin> Gate<S> {
+    /// Lets a write through. A client that takes nothing for `limits.idle` has gone: what it holds goes back to others.
+    fn written(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.wire.flushed.store(false, Ordering::Relaxed);
+        let written = write(Pin::new(&mut self.io), cx);
+        if written.is_ready() {
+            self.stuck = None;
+            return written;
+        }
+        let idle = self.limits.idle;
+        let timer = self
+            .stuck
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
 impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.wire.flushed.store(false, Ordering::Relaxed);
-        Pin::new(&mut this.io).poll_write(cx, bytes)
+        self.get_mut()
+            .written(cx, |io, cx| io.poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -375,9 +399,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.wire.flushed.store(false, Ordering::Relaxed);
-        Pin::new(&mut this.io).poll_write_vectored(cx, bufs)
+        self.get_mut()
+            .written(cx, |io, cx| io.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -205,6 +205,7 @@ async fn accept(
     .await;
     if drained.is_err() {
         tracing::warn!(target: "leafgate::ingress", "limits.shutdown is over; calls in flight are cut");
+        shared.egress.shutting_down();
         connections.shutdown().await;
     }
 }

@@ -28,6 +28,7 @@ pub(super) const OK: &[u8] =
 pub(super) fn policy() -> Policy {
     let path = PathBuf::from("unused");
     Policy {
+        secrets: Default::default(),
         file: None,
         hash: String::new(),
         listen: Listen {

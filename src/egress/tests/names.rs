@@ -30,12 +30,16 @@ enum Says {
 type Asked = Arc<Mutex<Vec<String>>>;
 
 async fn name_server(says: Says) -> (SocketAddr, Asked) {
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    // Over UDP what is long is cut short; over TCP, at the same port, it is whole. Both must be free at once.
+    let (listener, socket) = loop {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()).await {
+            break (listener, socket);
+        }
+    };
     let address = socket.local_addr().unwrap();
     let asked = Asked::default();
     let log = asked.clone();
-    // Over UDP what is long is cut short; over TCP, at the same port, it is whole.
-    let listener = TcpListener::bind(address).await.unwrap();
     let mut turns = 0;
     tokio::spawn(async move {
         let mut buf = [0; 4096];
@@ -271,7 +275,7 @@ async fn no_answer_is_connect_failed() {
 #[tokio::test]
 async fn thousands_of_addresses_come_over_tcp_are_all_checked_and_few_are_dialled() {
     let scripted = listening().await;
-    let mut many: Vec<IpAddr> = (0..3000_u32)
+    let mut many: Vec<IpAddr> = (0..2000_u32)
         .map(|n| IpAddr::from([127, 1, (n / 250) as u8, (n % 250) as u8]))
         .collect();
     let (way, _) = way_by(
@@ -297,7 +301,7 @@ async fn thousands_of_addresses_come_over_tcp_are_all_checked_and_few_are_dialle
     assert_eq!(
         way.call().await.reason,
         Some("address_refused"),
-        "the last of 3001 is outside"
+        "the last of 2001 is outside"
     );
     // The twin.
     many.pop();

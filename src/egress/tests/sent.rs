@@ -30,7 +30,7 @@ async fn a_host_that_answers_before_it_has_read_all() {
             vec![
                 Step::Bytes(1000),
                 say(b"HTTP/1.1 413 Big\r\ncontent-length: 2\r\n\r\n{}"),
-                Step::Wait(300),
+                Step::Wait(5000),
             ],
             2,
             None,
@@ -42,7 +42,7 @@ async fn a_host_that_answers_before_it_has_read_all() {
                     "HTTP/1.1 400 No\r\ncontent-length: {large}\r\n\r\n"
                 )),
                 Step::Again(8, vec![b'x'; 1 << 20]),
-                Step::Wait(300),
+                Step::Wait(5000),
             ],
             large,
             None,
