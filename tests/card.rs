@@ -1,6 +1,12 @@
 //! The strict card reader and attaching: every malformed kind of contract, section 1 and the JSON-* and CARD-* attacks that concern them, each
 //! beside its twin without the fault, which is read.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests are tests"
+)]
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use leafgate::card::{
     Attach, CARD_HEADER, Card, CardFault, CardStore, MAX_CARD_BYTES, Reading, attach, is_card_key,

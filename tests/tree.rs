@@ -1,6 +1,12 @@
 //! The tree against its specification: the oracle, and the full cross product of field states against a second statement of the tree, a table of
 //! predicates over states, written for this test alone.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests are tests"
+)]
+
 use std::sync::Arc;
 
 use leafgate::card::{Card, Reading};

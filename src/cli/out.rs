@@ -164,9 +164,12 @@ impl Out {
 }
 
 fn gone(done: io::Result<()>) -> Result<(), Failure> {
-    done.map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-        _ => Failure::new(format!("standard output: {error}")),
+    done.map_err(|error| {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Failure::ReaderGone
+        } else {
+            Failure::new(format!("standard output: {error}"))
+        }
     })
 }
 

@@ -195,8 +195,9 @@ fn confirm(args: &Confirm, out: &mut Out) -> Result<Done, Failure> {
     })?;
     let now = Timestamp::now();
     rooms::confirm_pin(&args.policy, pin, now)?;
-    let now = now.round(jiff::Unit::Second).unwrap_or(now);
-    out.line(format!("{}: copied_at = {now}", args.host))?;
+    // Rounded down, as the file has it.
+    let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    out.line(format!("{}: copied_at = {seconds}", args.host))?;
     Ok(Done::Yes)
 }
 

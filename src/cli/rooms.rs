@@ -52,12 +52,12 @@ pub(super) fn fixture_add(
 }
 
 fn add_failed(fault: AddFault) -> Failure {
-    match fault {
-        AddFault::Lock(faults) if !faults.is_empty() => {
-            Failure::Lines(faults.iter().map(ToString::to_string).collect())
-        }
-        other => Failure::of(&other),
+    if let AddFault::Lock(faults) = &fault
+        && !faults.is_empty()
+    {
+        return Failure::Lines(faults.iter().map(ToString::to_string).collect());
     }
+    Failure::of(&fault)
 }
 
 /// The lock file's folder, as the system names it.

@@ -186,6 +186,6 @@ mod tests {
         let lines = wrap(&"word ".repeat(60), 40);
         assert!(lines.len() > 5 && lines.iter().all(|line| line.chars().count() <= 40));
         assert_eq!(lines.join(" "), "word ".repeat(60));
-        assert!(WIDTH <= 100);
+        const { assert!(WIDTH <= 100) };
     }
 }
