@@ -40,15 +40,16 @@ impl Own {
     /// A refused call: by the tree, by admission or by a limit.
     pub(super) fn refusal(refusal: &Refusal, refused_status: u16) -> Own {
         let ruling = refusal.facts.ruling;
-        let decided = if ruling.leaf == Leaf::Hold && refusal.reason == ruling.reason {
-            format!("leafgate hold at step {}", ruling.step.text())
+        let refused = if refusal.reason == ruling.reason {
+            ""
         } else {
-            format!(
-                "leafgate refused this call ({} at step {})",
-                ruling.leaf.name(),
-                ruling.step.text()
-            )
+            ", refused"
         };
+        let decided = format!(
+            "leafgate {} at step {}{refused}",
+            ruling.leaf.name(),
+            ruling.step.text()
+        );
         let (what, next) = refusal
             .hint
             .split_once("; ")
