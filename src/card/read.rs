@@ -117,6 +117,31 @@ pub(super) fn parse(json: &[u8]) -> Result<Card, CardFault> {
     }
 }
 
+/// The visits of JSON's types that are no string, array or object: each is this error.
+macro_rules! refuse_other_types {
+    ($value:ty, $refuse:expr) => {
+        fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<$value, E> {
+            Err($refuse(&self))
+        }
+
+        fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<$value, E> {
+            Err($refuse(&self))
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<$value, E> {
+            Err($refuse(&self))
+        }
+
+        fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<$value, E> {
+            Err($refuse(&self))
+        }
+
+        fn visit_unit<E: serde::de::Error>(self) -> Result<$value, E> {
+            Err($refuse(&self))
+        }
+    };
+}
+
 struct CardSeed<'a> {
     fault: &'a Cell<Option<CardFault>>,
 }
@@ -137,6 +162,8 @@ impl<'de> DeserializeSeed<'de> for CardSeed<'_> {
 }
 
 impl<'de> Visitor<'de> for CardSeed<'_> {
+    refuse_other_types!(Card, |this: &Self| this.fail(CardFault::NotObject));
+
     type Value = Card;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -180,27 +207,7 @@ impl<'de> Visitor<'de> for CardSeed<'_> {
         Err(self.fail(CardFault::NotObject))
     }
 
-    fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<Card, E> {
-        Err(self.fail(CardFault::NotObject))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Card, E> {
-        Err(self.fail(CardFault::NotObject))
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<Card, E> {
-        Err(self.fail(CardFault::NotObject))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<Card, E> {
-        Err(self.fail(CardFault::NotObject))
-    }
-
     fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Card, E> {
-        Err(self.fail(CardFault::NotObject))
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Card, E> {
         Err(self.fail(CardFault::NotObject))
     }
 }
@@ -242,6 +249,8 @@ impl<'de> DeserializeSeed<'de> for Text<'_> {
 }
 
 impl<'de> Visitor<'de> for Text<'_> {
+    refuse_other_types!(Box<str>, Text::wrong);
+
     type Value = Box<str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -250,26 +259,6 @@ impl<'de> Visitor<'de> for Text<'_> {
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Box<str>, E> {
         Ok(text.into())
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<Box<str>, E> {
-        Err(self.wrong())
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Box<str>, E> {
-        Err(self.wrong())
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<Box<str>, E> {
-        Err(self.wrong())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<Box<str>, E> {
-        Err(self.wrong())
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Box<str>, E> {
-        Err(self.wrong())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Box<str>, A::Error> {
@@ -303,6 +292,8 @@ impl<'de> DeserializeSeed<'de> for Texts<'_> {
 }
 
 impl<'de> Visitor<'de> for Texts<'_> {
+    refuse_other_types!(Box<[Box<str>]>, Texts::wrong);
+
     type Value = Box<[Box<str>]>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -320,27 +311,7 @@ impl<'de> Visitor<'de> for Texts<'_> {
         Ok(all.into())
     }
 
-    fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<Self::Value, E> {
-        Err(self.wrong())
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Self::Value, E> {
-        Err(self.wrong())
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<Self::Value, E> {
-        Err(self.wrong())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<Self::Value, E> {
-        Err(self.wrong())
-    }
-
     fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Self::Value, E> {
-        Err(self.wrong())
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
         Err(self.wrong())
     }
 

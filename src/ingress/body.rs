@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
 
-use super::gate::Wire;
+use super::wire::Wire;
 use crate::admit::{BodyFacts, SealedBody};
 use crate::terms::Reason;
 

@@ -17,16 +17,17 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 use super::answer::{self, Own};
-use super::body::{Bounds, HeldBytes, Unread, declared_too_large, discard, keep};
-use super::gate::Wire;
+use super::body::{Bounds, HeldBytes, Unread, declared_too_large, keep};
 use super::log;
+use super::path::{Path, split_path};
 use super::reply::{Reply, Share};
 use super::state::{Live, Shared};
-use crate::admit::{CallFacts, CallHead, CallId, Eligible, Plan, Refusal, Target, check_head};
-use crate::card::{Attach, attach};
+use super::wire::Wire;
+use crate::admit::{CallHead, CallId, Eligible, Plan, Target, check_head};
+use crate::card::attach;
 use crate::policy::Policy;
 use crate::terms::{Reason, Verdict};
-use crate::tree::{self, Decision, Hold};
+use crate::tree::{self, Decision};
 
 /// The client is not there any more: hyper closes the connection without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -35,20 +36,11 @@ pub(super) struct Gone;
 
 /// What one call is handled with.
 pub(super) struct Call {
-    shared: Arc<Shared>,
-    live: Arc<Live>,
-    wire: Arc<Wire>,
-    id: CallId,
-    began: Instant,
-}
-
-/// How the path names the API.
-enum Path<'a> {
-    Api {
-        rest: &'a str,
-        card: Option<&'a str>,
-    },
-    Elsewhere,
+    pub(super) shared: Arc<Shared>,
+    pub(super) live: Arc<Live>,
+    pub(super) wire: Arc<Wire>,
+    pub(super) id: CallId,
+    pub(super) began: Instant,
 }
 
 /// Handles one request.
@@ -76,7 +68,7 @@ pub(super) async fn handle(
 }
 
 impl Call {
-    fn policy(&self) -> &Arc<Policy> {
+    pub(super) fn policy(&self) -> &Arc<Policy> {
         &self.live.policy
     }
 
@@ -160,159 +152,12 @@ impl Call {
         }
     }
 
-    fn bounds(&self) -> Bounds<'_> {
+    pub(super) fn bounds(&self) -> Bounds<'_> {
         let limits = &self.live.policy.limits;
         Bounds {
             wire: &self.wire,
             most: limits.body,
             time: limits.client_body,
-        }
-    }
-
-    /// Reads what will not leave: to its end or its cap; not at all where the client waits for a 100 or declares too much.
-    async fn forget(&self, body: Incoming, expects: bool) -> Forgot {
-        if declared_too_large(&body, self.live.policy.limits.body) {
-            return Forgot::Unread(Unread::TooLarge);
-        }
-        if expects {
-            return Forgot::Unasked;
-        }
-        match discard(body, &self.bounds()).await {
-            Ok(facts) => Forgot::Whole(facts),
-            Err(unread) => Forgot::Unread(unread),
-        }
-    }
-
-    /// Step 3: a hold wins over 408 and 413, not over a body that is no clean message.
-    async fn hold(
-        self,
-        hold: &Hold,
-        place: Option<Attach>,
-        body: Incoming,
-        expects: bool,
-        share: Share,
-    ) -> Result<Response<Reply>, Gone> {
-        let host = hold.card().and_then(|card| {
-            self.policy()
-                .hosts
-                .get(card.text(crate::terms::Field::HostPin)?)
-                .cloned()
-        });
-        let mut refusal = Refusal::hold(hold, self.id, place, host);
-        match self.forget(body, expects).await {
-            Forgot::Whole(facts) => {
-                refusal.facts.body = Some(facts);
-                self.refuse(refusal, false, share).await
-            }
-            Forgot::Unread(Unread::Malformed) => {
-                self.unread(refusal.facts, Unread::Malformed, share).await
-            }
-            Forgot::Unread(Unread::Gone) => {
-                let _ = self.refuse(refusal, true, share).await;
-                Err(Gone)
-            }
-            Forgot::Unasked | Forgot::Unread(_) => self.refuse(refusal, true, share).await,
-        }
-    }
-
-    /// A refusal that the head decided: 408 and 413 win over it.
-    async fn refused_at_head(
-        self,
-        mut refusal: Refusal,
-        body: Incoming,
-        expects: bool,
-        share: Share,
-    ) -> Result<Response<Reply>, Gone> {
-        match self.forget(body, expects).await {
-            Forgot::Whole(facts) => {
-                refusal.facts.body = Some(facts);
-                self.refuse(refusal, false, share).await
-            }
-            Forgot::Unasked => self.refuse(refusal, true, share).await,
-            Forgot::Unread(unread) => self.unread(refusal.facts, unread, share).await,
-        }
-    }
-
-    /// The body did not come to its end: the call's decision says so, or, over the bytes in flight, there is none.
-    async fn unread(
-        self,
-        facts: CallFacts,
-        unread: Unread,
-        share: Share,
-    ) -> Result<Response<Reply>, Gone> {
-        if unread == Unread::Overloaded {
-            self.shared.ledger.count_unrecorded(Reason::Overloaded);
-            let own = Own::unrecorded(Reason::Overloaded, self.policy().refused_status);
-            return Ok(self.answer_early(own, Some(share)));
-        }
-        let answered = self
-            .refuse(
-                Refusal::limit(facts, unread.reason(), unread.hint()),
-                true,
-                share,
-            )
-            .await;
-        if unread == Unread::Gone {
-            Err(Gone)
-        } else {
-            answered
-        }
-    }
-
-    /// Records a decision that forwards nothing, then answers.
-    async fn refuse(
-        &self,
-        refusal: Refusal,
-        early: bool,
-        share: Share,
-    ) -> Result<Response<Reply>, Gone> {
-        let recorded = self.shared.ledger.refuse(&refusal).await;
-        self.shared.metrics.decision(self.began.elapsed());
-        let own = match (recorded, refusal.verdict) {
-            (Err(unrecorded), _) => {
-                Own::unrecorded(unrecorded.reason, self.policy().refused_status)
-            }
-            (Ok(_), Verdict::Local) => match &refusal.facts.host {
-                Some(host) => Own::models(&refusal, host),
-                None => Own::refusal(&refusal, self.policy().refused_status),
-            },
-            (Ok(_), Verdict::Refuse | Verdict::Forward) => {
-                Own::refusal(&refusal, self.policy().refused_status)
-            }
-        };
-        log::call(&refusal.facts, own.verdict, own.reason, self.began);
-        if early {
-            return Ok(self.answer_early(own, Some(share)));
-        }
-        Ok(self.answer(own, Some(share)))
-    }
-
-    /// A message that is no call leaves a `refused` record.
-    async fn not_a_call(
-        self,
-        reason: Reason,
-        hint: &str,
-        body: Incoming,
-        share: Share,
-    ) -> Result<Response<Reply>, Gone> {
-        let forgot = self.forget(body, false).await;
-        let bytes = if let Forgot::Whole(facts) = &forgot {
-            facts.len
-        } else {
-            0
-        };
-        self.shared.metrics.refused_message(reason);
-        let own = match self.shared.ledger.message_refused(reason, bytes).await {
-            Ok(_) => Own::message(reason, hint, self.policy().refused_status),
-            Err(unrecorded) => Own::unrecorded(unrecorded.reason, self.policy().refused_status),
-        };
-        match forgot {
-            Forgot::Unread(Unread::Gone) => Err(Gone),
-            Forgot::Whole(_) => Ok(self.reply(own, Some(share))),
-            Forgot::Unasked | Forgot::Unread(_) => {
-                self.wire.set_drain();
-                Ok(self.reply(own.closing(true), Some(share)))
-            }
         }
     }
 
@@ -354,51 +199,6 @@ impl Call {
             }
         }
     }
-
-    /// An answer to a request that was read to its end.
-    fn answer(&self, own: Own, share: Option<Share>) -> Response<Reply> {
-        self.shared.metrics.call(
-            own.ruling.map(|ruling| ruling.leaf),
-            own.verdict,
-            own.reason,
-        );
-        self.reply(own, share)
-    }
-
-    /// An answer before the request's end: what still comes is drained, and the connection closes.
-    fn answer_early(&self, own: Own, share: Option<Share>) -> Response<Reply> {
-        self.wire.set_drain();
-        self.answer(own.closing(true), share)
-    }
-
-    fn reply(&self, own: Own, share: Option<Share>) -> Response<Reply> {
-        own.into_response()
-            .map(|body| Reply::own(body, self.wire.clone(), share))
-    }
-}
-
-/// What became of a body that will not leave.
-enum Forgot {
-    /// Read to its end.
-    Whole(crate::admit::BodyFacts),
-    /// The client waits for a 100, and gets the refusal instead.
-    Unasked,
-    Unread(Unread),
-}
-
-/// The API root is `/v1`, or `/card/NAME/v1`.
-fn split_path(path: &str) -> Path<'_> {
-    let (card, rest) = match path.strip_prefix("/card/") {
-        Some(named) => match named.split_once('/') {
-            Some((name, _)) => (Some(name), &named[name.len()..]),
-            None => return Path::Elsewhere,
-        },
-        None => (None, path),
-    };
-    match rest.strip_prefix("/v1") {
-        Some(rest) if rest.is_empty() || rest.starts_with(['/', '?']) => Path::Api { rest, card },
-        Some(_) | None => Path::Elsewhere,
-    }
 }
 
 impl Shared {
@@ -427,36 +227,5 @@ impl Shared {
         let mut random = [0; 10];
         random.copy_from_slice(&low[6..]);
         CallId::new(self.now().as_millisecond().max(0).unsigned_abs(), random)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Path, split_path};
-
-    #[test]
-    fn the_api_root_is_found_and_nothing_beside_it() {
-        for (path, want) in [
-            ("/v1/chat/completions", Some(("/chat/completions", None))),
-            (
-                "/card/seed-04/v1/messages",
-                Some(("/messages", Some("seed-04"))),
-            ),
-            ("/v1?x=1", Some(("?x=1", None))),
-            ("/v1", Some(("", None))),
-            ("/card//v1/models", Some(("/models", Some("")))),
-            ("/chat/completions", None),
-            ("/v1files", None),
-            ("/card/a/b/v1/models", None),
-            ("/card/v1", None),
-            ("/%76%31/models", None),
-            ("/", None),
-        ] {
-            let got = match split_path(path) {
-                Path::Api { rest, card } => Some((rest, card)),
-                Path::Elsewhere => None,
-            };
-            assert_eq!(got, want, "{path}");
-        }
     }
 }

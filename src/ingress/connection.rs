@@ -12,10 +12,11 @@ use tokio::sync::watch;
 
 use super::answer::Own;
 use super::call::{self, Gone};
-use super::gate::{Gate, GateLimits, Wire};
+use super::gate::{Gate, GateLimits};
 use super::head::{MAX_LINES, Names};
 use super::reply::Reply;
 use super::state::Shared;
+use super::wire::Wire;
 use crate::terms::Reason;
 
 /// How long the rest of a refused message is read, so that the client sees the answer and not a reset.

@@ -6,12 +6,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use atomic_waker::AtomicWaker;
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
@@ -19,65 +18,8 @@ use tokio_util::io::poll_read_buf;
 
 use super::chunked::Chunked;
 use super::head::{self, Framing, HeadFault, Names};
+use super::wire::{Fault, Wire};
 use crate::terms::Reason;
-
-/// Why the gate shut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) reason: Reason,
-    pub(super) hint: &'static str,
-    /// In the body of a call, whose decision says it, and not in a head.
-    pub(super) in_body: bool,
-    /// The client closed: there is nobody to answer.
-    pub(super) gone: bool,
-    /// Bytes of the message that were read.
-    pub(super) bytes: u64,
-}
-
-/// What gate, service and connection tell each other. All three live in one task; the atomics are for the type system.
-#[derive(Debug, Default)]
-pub(super) struct Wire {
-    fault: OnceLock<Fault>,
-    fragment: AtomicBool,
-    answered: AtomicBool,
-    flushed: AtomicBool,
-    gone: AtomicBool,
-    drain: AtomicBool,
-    waker: AtomicWaker,
-}
-
-impl Wire {
-    pub(super) fn fault(&self) -> Option<Fault> {
-        self.fault.get().copied()
-    }
-
-    /// Whether the target of the present request had a fragment.
-    pub(super) fn fragment(&self) -> bool {
-        self.fragment.load(Ordering::Relaxed)
-    }
-
-    /// The answer's last byte was handed to hyper.
-    pub(super) fn set_answered(&self) {
-        // A flush from before (of a `100 Continue`, say) does not count.
-        self.flushed.store(false, Ordering::Relaxed);
-        self.answered.store(true, Ordering::Release);
-        self.waker.wake();
-    }
-
-    /// The client closed its side while a call was under way.
-    pub(super) fn gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
-    }
-
-    /// An answer goes out before the request was read to its end: the connection drains what still comes.
-    pub(super) fn set_drain(&self) {
-        self.drain.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn drain(&self) -> bool {
-        self.drain.load(Ordering::Relaxed)
-    }
-}
 
 #[derive(Debug, Clone, Copy)]
 enum State {

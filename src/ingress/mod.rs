@@ -12,12 +12,15 @@ mod connection;
 mod gate;
 mod head;
 mod log;
+mod path;
+mod refuse;
 mod reload;
 mod reply;
 mod state;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod wire;
 
 pub use chunked::{ChunkFault, Chunked};
 pub use head::{Framing, HeadFacts, HeadFault, Names, check, scan};

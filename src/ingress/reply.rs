@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::body::HeldBytes;
-use super::gate::Wire;
 use super::state::Shared;
+use super::wire::Wire;
 use crate::egress::AnswerBody;
 
 /// A call's share of the limits; it goes back when the answer has ended.
