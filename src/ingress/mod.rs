@@ -47,6 +47,9 @@ use crate::terms::Reason;
 /// Connections at once, for each call that may be in flight: idle ones cost little, but not nothing.
 const CONNECTIONS_PER_CALL: usize = 4;
 
+/// Connections at once, however few calls may be in flight: clients keep idle ones.
+const CONNECTIONS_AT_LEAST: usize = 1024;
+
 /// Why the proxy did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -170,7 +173,8 @@ async fn accept(
         .policy
         .limits
         .in_flight
-        .saturating_mul(CONNECTIONS_PER_CALL);
+        .saturating_mul(CONNECTIONS_PER_CALL)
+        .max(CONNECTIONS_AT_LEAST);
     let fixed = Arc::new(Names::new(shared.bound, shared.tls, &more));
     loop {
         let accepted = tokio::select! {
