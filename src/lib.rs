@@ -22,6 +22,7 @@ pub mod admit;
 pub mod card;
 pub mod cli;
 pub mod egress;
+mod files;
 pub mod fixture;
 pub mod ingress;
 pub mod ledger;

@@ -32,6 +32,8 @@ use crate::metrics::{Metrics, Readings};
 const MAX_CONNECTIONS: usize = 32;
 /// The longest wait for a request head, also between two requests of one connection.
 const HEAD_WAIT: Duration = Duration::from_secs(10);
+/// The longest life of a connection; a client that wants more opens another.
+const CONNECTION_MOST: Duration = Duration::from_secs(10);
 
 /// What the admin listener reads of the running gate.
 pub struct Shared {
@@ -107,12 +109,13 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>) {
                 async move { Ok::<_, Infallible>(answer(request, bound, &shared).await) }
             });
             // A connection that breaks concerns nobody but its client.
-            let _ = hyper::server::conn::http1::Builder::new()
+            let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_WAIT)
                 .max_buf_size(16 * 1024)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
+                .serve_connection(TokioIo::new(stream), service);
+            // A client that does not read its answers gives its place back.
+            let _ = tokio::time::timeout(CONNECTION_MOST, served).await;
         });
     }
 }

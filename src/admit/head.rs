@@ -250,7 +250,7 @@ fn known<'a>(host: Option<&'a Arc<Host>>, policy: &Policy) -> Result<&'a Arc<Hos
         Denied::new(
             Reason::PinUnknown,
             Field::HostPin,
-            format!("host_pin is not the name of a host in the policy, byte for byte; known: {}; leafgate pin list shows them", names.join(", ")),
+            format!("host_pin is not the name of a host in the policy, byte for byte; known: {} (leafgate pin list --policy FILE shows them)", names.join(", ")),
         )
     })
 }
@@ -266,7 +266,7 @@ fn fresh(host: &Host, policy: &Policy, now: Timestamp) -> Result<(), Denied> {
             Reason::PinStale,
             Field::HostPin,
             format!(
-                "the pin {} {what}; read the host's page again, then run leafgate pin confirm {}",
+                "the pin {} {what}; read the host's page again, then run leafgate pin confirm {} --policy FILE",
                 host.pin, host.pin
             ),
         )

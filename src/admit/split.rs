@@ -1,7 +1,10 @@
 //! The split (contract, sections 3 and 4): what the payload may say, and the four values that leave.
 
+use std::fmt;
+
 use bytes::Bytes;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::Denied;
 use crate::card::Card;
@@ -92,9 +95,11 @@ pub(super) fn label(
 impl Says {
     /// A body that is not one JSON object says nothing.
     fn of(payload: &[u8]) -> Says {
-        let mut reader = serde_json::Deserializer::from_slice(payload);
-        let says = reader.deserialize_map(SaysVisitor);
-        match says {
+        let Ok(text) = std::str::from_utf8(payload) else {
+            return Says::default();
+        };
+        let mut reader = serde_json::Deserializer::from_str(text);
+        match reader.deserialize_map(SaysVisitor) {
             Ok(says) if reader.end().is_ok() => says,
             Ok(_) | Err(_) => Says::default(),
         }
@@ -106,18 +111,22 @@ struct SaysVisitor;
 impl<'de> Visitor<'de> for SaysVisitor {
     type Value = Says;
 
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Says, A::Error> {
         let mut says = Says::default();
-        while let Some(key) = map.next_key::<String>()? {
-            let Some(place) = WATCHED.iter().position(|field| field.name() == key) else {
-                map.next_value::<IgnoredAny>()?;
+        while let Some(Name(name)) = map.next_key()? {
+            // Kept as it was written: a value that no type holds (1e999, a lone surrogate, any depth) hides none of the others.
+            let value: &RawValue = map.next_value()?;
+            let Some(place) = WATCHED
+                .iter()
+                .position(|field| field.name().as_bytes() == name)
+            else {
                 continue;
             };
-            let said = map.next_value::<Said>()?;
+            let said = serde_json::from_str(value.get()).map_or(Said::Unfit, Said::Text);
             let twice = says.values[place].is_some();
             says.values[place] = Some(if twice { Said::Unfit } else { said });
         }
@@ -125,12 +134,30 @@ impl<'de> Visitor<'de> for SaysVisitor {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Said {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Said, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
-        Ok(value
-            .as_str()
-            .map_or(Said::Unfit, |text| Said::Text(text.to_owned())))
+/// A member name after its escapes, as bytes: one with a lone surrogate is no text, and still a name.
+struct Name(Vec<u8>);
+
+impl<'de> serde::Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+        deserializer.deserialize_bytes(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl Visitor<'_> for NameVisitor {
+    type Value = Name;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, name: &[u8]) -> Result<Name, E> {
+        Ok(Name(name.to_vec()))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Name, E> {
+        Ok(Name(name.as_bytes().to_vec()))
     }
 }
 
@@ -198,6 +225,7 @@ mod tests {
             r#"{"fixture_id":"other"} trailing"#,
             r#"[{"fixture_id":"other"}]"#,
             r#"{"fixture_id":"doc-17","x":1e999}"#,
+            r#"{"\ud800":1,"fixture_id":"doc-17"}"#,
         ] {
             assert_eq!(
                 label(&card(Some("pass")), payload.as_bytes(), &listed())
@@ -217,6 +245,7 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_reason() {
+        let deep = format!(r#"{{"fixture_id":{}{}}}"#, "[".repeat(500), "]".repeat(500));
         for (of_card, payload, reason) in [
             (None, "{}", Reason::LabelMissing),
             (None, r#"{"failure_label":7}"#, Reason::LabelMissing),
@@ -261,6 +290,22 @@ mod tests {
                 r#"{"fixture_hash":"other"}"#,
                 Reason::PayloadContradicts,
             ),
+            (
+                Some("pass"),
+                r#"{"fixture_id":1e999}"#,
+                Reason::PayloadContradicts,
+            ),
+            (
+                Some("pass"),
+                r#"{"fixture_id":"\ud800"}"#,
+                Reason::PayloadContradicts,
+            ),
+            (
+                Some("pass"),
+                r#"{"\ud800":1,"fixture_id":"other"}"#,
+                Reason::PayloadContradicts,
+            ),
+            (Some("pass"), &deep, Reason::PayloadContradicts),
         ] {
             assert_eq!(
                 label(&card(of_card), payload.as_bytes(), &listed()).map_err(|d| d.reason),

@@ -89,7 +89,10 @@ pub fn attach(headers: &HeaderMap, path_name: Option<&str>, store: &CardStore) -
 
 /// Whether a header value is an API key that names a card, and so must never be sent on.
 pub fn is_card_key(value: &[u8]) -> bool {
-    bearer(value).unwrap_or(value).starts_with(b"card:")
+    // Wider than what names a card: a key that looks like one in another spelling is not sent on either.
+    value.windows(5).enumerate().any(|(at, five)| {
+        five.eq_ignore_ascii_case(b"card:") && (at == 0 || !value[at - 1].is_ascii_alphanumeric())
+    })
 }
 
 struct Keys<'a> {

@@ -10,7 +10,7 @@ mod store;
 
 pub use attach::{Attach, Attached, CARD_HEADER, attach, is_card_key};
 pub use read::CardFault;
-pub use store::{CardStore, StoreFault};
+pub use store::{CardStore, CardWatch, StoreFault};
 
 use std::sync::Arc;
 

@@ -43,7 +43,9 @@ pub enum CardFault {
     #[error("leafgate-card is neither compact JSON, nor unpadded base64url of it, nor @NAME")]
     Encoding,
     /// The card file in the store could not be read.
-    #[error("the card file in the store cannot be read")]
+    #[error(
+        "the card file in the store cannot be read, or goes on changing; write it once, as a regular file"
+    )]
     Unreadable,
 }
 

@@ -124,6 +124,12 @@ fn add(args: Add, out: &mut Out) -> Result<Done, Failure> {
     for warning in warnings {
         out.line(format!("{} {warning}", out.paint(Tone::Half, "weak:", 0)))?;
     }
+    if let Some(variable) = &args.key_env {
+        let variable = safe(variable);
+        out.line(format!(
+            "next: set hmac_key = {{ env = \"{variable}\" }} under [fixtures] in the policy; without it the lock file does not load"
+        ))?;
+    }
     Ok(Done::Yes)
 }
 

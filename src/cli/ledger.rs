@@ -16,7 +16,7 @@ use crate::terms::Leaf;
 Example:
   leafgate ledger verify ledger
   leafgate ledger list ledger --leaf hold
-  leafgate ledger show ledger 42")]
+  leafgate ledger show 42")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -38,7 +38,7 @@ Example:
 Exits 1 where anything was changed, dropped, swapped or cut, and names the line.")]
 struct Verify {
     /// The ledger's folder
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", default_value = "ledger")]
     dir: PathBuf,
     /// What was found, as one JSON object
     #[arg(long)]
@@ -86,17 +86,17 @@ struct List {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  leafgate ledger show ledger 01K…       a call, as in the answer's leafgate-call header
-  leafgate ledger show ledger 42         one record
+  leafgate ledger show 01K…              a call, as in the answer's leafgate-call header
+  leafgate ledger show 42 other/ledger   one record, of another folder
 
 Exits 1 where there is none.")]
 struct Show {
-    /// The ledger's folder
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
     /// A call's id or a record's seq
     #[arg(value_name = "CALL|SEQ")]
     which: String,
+    /// The ledger's folder
+    #[arg(value_name = "DIR", default_value = "ledger")]
+    dir: PathBuf,
     /// The records as they stand, one on a line
     #[arg(long)]
     json: bool,

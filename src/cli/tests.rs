@@ -214,11 +214,11 @@ fn ledger_list_and_show_read_what_is_there() {
         "{text}"
     );
     assert_eq!(ran(&["ledger", "list", at, "--leaf", "split"]).1, "");
-    let (done, text) = ran(&["ledger", "show", at, "01C7", "--json"]);
+    let (done, text) = ran(&["ledger", "show", "01C7", at, "--json"]);
     assert_eq!((done.unwrap(), text.lines().count()), (Done::Yes, 1));
     assert!(text.contains("\"seq\":7"));
-    assert_eq!(ran(&["ledger", "show", at, "599"]).0.unwrap(), Done::Yes);
-    assert_eq!(ran(&["ledger", "show", at, "600"]).0.unwrap(), Done::No);
+    assert_eq!(ran(&["ledger", "show", "599", at]).0.unwrap(), Done::Yes);
+    assert_eq!(ran(&["ledger", "show", "600", at]).0.unwrap(), Done::No);
     assert!(matches!(
         ran(&["ledger", "list", at, "--limit", "0"]).0,
         Err(Failure::Lines(_))

@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use hyper::ext::ReasonPhrase;
 
 use crate::admit::{CallId, Refusal};
 use crate::egress::Failed;
@@ -19,6 +20,8 @@ const VERDICT: HeaderName = HeaderName::from_static("leafgate-verdict");
 const REASON: HeaderName = HeaderName::from_static("leafgate-reason");
 const SCORE: HeaderName = HeaderName::from_static("leafgate-score");
 const RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+const UNPROCESSABLE: &str = "Unprocessable Content";
 
 /// Words with which some clients recognise a model's own refusal; no message has them.
 const REFUSAL_WORDS: [&str; 2] = ["blocked", "flagged"];
@@ -178,6 +181,12 @@ impl Own {
             headers.insert(RETRY, HeaderValue::from_static("false"));
         }
         mark(headers, self.call, self.ruling, self.verdict, self.reason);
+        if self.status == StatusCode::UNPROCESSABLE_ENTITY {
+            // The phrase of RFC 9110; the library has that of RFC 4918.
+            response
+                .extensions_mut()
+                .insert(ReasonPhrase::from_static(UNPROCESSABLE.as_bytes()));
+        }
         response
     }
 
@@ -187,7 +196,7 @@ impl Own {
         let mut bytes = format!(
             "HTTP/1.1 {} {}\r\n",
             parts.status.as_str(),
-            parts.status.canonical_reason().unwrap_or("Refused")
+            phrase(parts.status)
         )
         .into_bytes();
         for (name, value) in &parts.headers {
@@ -258,4 +267,13 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(chars).collect()
     })
+}
+
+/// The phrase after the status.
+fn phrase(status: StatusCode) -> &'static str {
+    if status == StatusCode::UNPROCESSABLE_ENTITY {
+        UNPROCESSABLE
+    } else {
+        status.canonical_reason().unwrap_or("Refused")
+    }
 }

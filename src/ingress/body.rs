@@ -111,7 +111,6 @@ pub(super) async fn keep(
     held: &mut HeldBytes,
 ) -> Result<SealedBody, Unread> {
     let declared = body.size_hint().exact();
-    held.hold(declared.unwrap_or(0))?;
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let read = async {
@@ -120,9 +119,8 @@ pub(super) async fn keep(
             if so_far > bounds.most {
                 return Err(Unread::TooLarge);
             }
-            if declared.is_none() {
-                held.hold(piece.len() as u64)?;
-            }
+            // As it comes, not as it was declared: a client that declares much and sends little holds little.
+            held.hold(piece.len() as u64)?;
             // The usual body comes in one piece and is never copied; a longer one is gathered once, in room made once.
             if first.is_empty() && rest.is_empty() {
                 first = piece;

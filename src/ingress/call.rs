@@ -78,10 +78,11 @@ impl Call {
         body: Incoming,
         share: Share,
     ) -> Result<Response<Reply>, Gone> {
+        let expects = parts.headers.contains_key(EXPECT);
         if !self.shared.may_ask(&parts.headers) {
             let hint = "the client showed no valid leafgate-token; send it as the policy's listen.token_env says";
             return self
-                .not_a_call(Reason::ClientNotAllowed, hint, body, share)
+                .not_a_call(Reason::ClientNotAllowed, hint, body, expects, share)
                 .await;
         }
         let path_and_query = parts
@@ -103,11 +104,12 @@ impl Call {
                     "there is nothing at this path; the base URL is {}",
                     self.shared.base_url()
                 );
-                return self.not_a_call(Reason::NotFound, &hint, body, share).await;
+                return self
+                    .not_a_call(Reason::NotFound, &hint, body, expects, share)
+                    .await;
             }
         };
         let attached = attach(&parts.headers, card_name, &self.live.cards);
-        let expects = parts.headers.contains_key(EXPECT);
         let eligible = match tree::classify(&attached.reading) {
             Decision::Hold(hold) => {
                 return self.hold(&hold, attached.place, body, expects, share).await;

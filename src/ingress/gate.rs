@@ -257,7 +257,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         self.wire.waker.register(cx.waker());
         if self.wire.answered.load(Ordering::Acquire) && self.wire.flushed.load(Ordering::Relaxed) {
             if self.wire.gone() {
-                self.state = State::Shut;
+                // What the client had sent ahead is read no more; the record says that it was there.
+                if self.buf.is_empty() {
+                    self.state = State::Shut;
+                } else {
+                    let hint = "the client closed before the answer to its request before this one";
+                    self.shut(Reason::ClientTimeout, hint, false, true);
+                }
                 return Poll::Ready(());
             }
             self.deadline = Instant::now() + self.limits.idle;

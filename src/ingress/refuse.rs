@@ -144,9 +144,10 @@ impl Call {
         reason: Reason,
         hint: &str,
         body: Incoming,
+        expects: bool,
         share: Share,
     ) -> Result<Response<Reply>, Gone> {
-        let forgot = self.forget(body, false).await;
+        let forgot = self.forget(body, expects).await;
         let bytes = if let Forgot::Whole(facts) = &forgot {
             facts.len
         } else {

@@ -4,16 +4,21 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
 use super::state::{Live, Shared, load_cards};
+use crate::card::CardWatch;
+use crate::files;
 use crate::fixture::Registry;
 use crate::policy::{Fault, Policy};
 
 /// Between two looks at the files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Bytes of a watched file that are read.
+const WATCHED_BYTES: u64 = 64 << 20;
 
 /// What the reload thread is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,29 +29,24 @@ pub enum Signal {
     Stop,
 }
 
-/// What a file or folder looked like. Equal prints: nothing to do.
+/// A file as it was seen; what is in force has the same print, made of the very bytes that were loaded.
 type Print = [u8; 32];
 
-/// One watched thing: what is in force, and what was seen last.
+/// A watched file.
+#[derive(Default)]
 struct Watched {
-    taken: Print,
-    seen: Print,
+    seen: Option<Print>,
+    /// A print that was loaded and refused: it is not tried again.
+    tried: Option<Print>,
 }
 
 impl Watched {
-    fn new(print: Print) -> Watched {
-        Watched {
-            taken: print,
-            seen: print,
-        }
-    }
-
-    /// Whether a change has settled: seen twice, and not yet taken.
-    fn settled(&mut self, now: Print) -> bool {
-        let settled = now == self.seen && now != self.taken;
-        self.seen = now;
+    /// Whether a change has settled: seen twice, not in force, and not tried.
+    fn settled(&mut self, now: Print, in_force: Print) -> bool {
+        let settled = self.seen == Some(now) && now != in_force && self.tried != Some(now);
+        self.seen = Some(now);
         if settled {
-            self.taken = now;
+            self.tried = Some(now);
         }
         settled
     }
@@ -54,36 +54,47 @@ impl Watched {
 
 /// Runs until told to stop. Its own thread: it reads files.
 pub(super) fn run(shared: &Arc<Shared>, signals: &Receiver<Signal>) {
-    let policy = shared.live.load().policy.clone();
-    let mut file = Watched::new(print_policy(&policy));
-    let mut cards = Watched::new(print_cards(&policy.cards_dir));
-    let mut lock = Watched::new(print_file(&policy.fixtures.lock));
+    let (mut file, mut lock, mut cards) =
+        (Watched::default(), Watched::default(), CardWatch::default());
     let mut next = Instant::now() + LOOK_EVERY;
     loop {
         match signals.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(Signal::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Ok(Signal::Reload) => {
+                // Printed before the load: what changes afterwards is news.
+                file.tried = Some(print_policy(&shared.live.load().policy));
                 reload(shared);
-                let policy = shared.live.load().policy.clone();
-                file = Watched::new(print_policy(&policy));
-                cards = Watched::new(print_cards(&policy.cards_dir));
-                lock = Watched::new(print_file(&policy.fixtures.lock));
             }
             Err(RecvTimeoutError::Timeout) => {
                 next = Instant::now() + LOOK_EVERY;
                 let policy = shared.live.load().policy.clone();
-                if file.settled(print_policy(&policy)) {
+                if policy.file.is_some() && file.settled(print_policy(&policy), policy.text_sha256)
+                {
                     reload(shared);
                 }
-                if cards.settled(print_cards(&policy.cards_dir)) {
-                    reload_cards(shared);
-                }
-                if lock.settled(print_file(&policy.fixtures.lock)) {
+                look_at_cards(shared, &mut cards);
+                let live = shared.live.load_full();
+                if lock.settled(
+                    print_file(&live.policy.fixtures.lock),
+                    live.fixtures.text_sha256(),
+                ) {
                     reload_fixtures(shared);
                 }
                 shared.live.load().fixtures.look();
             }
         }
+    }
+}
+
+/// Takes the cards that changed.
+fn look_at_cards(shared: &Shared, watch: &mut CardWatch) {
+    let live = shared.live.load_full();
+    if let Some(cards) = watch.look(&live.policy.cards_dir, &live.cards) {
+        shared.live.store(Arc::new(Live {
+            policy: live.policy.clone(),
+            cards: Arc::new(cards),
+            fixtures: live.fixtures.clone(),
+        }));
     }
 }
 
@@ -210,7 +221,7 @@ fn refused(shared: &Shared, refused: &Refused) {
     let hash = shared.live.load().policy.hash.clone();
     shared
         .reload_error
-        .store(Some(Arc::new(refused.full.clone())));
+        .store(Some(Arc::new(refused.safe.clone())));
     shared.ledger.config(&hash, Some(&refused.safe));
     tracing::error!(target: "leafgate::policy", error = refused.full, "reload refused, the old policy stays");
 }
@@ -219,46 +230,9 @@ fn print_policy(policy: &Policy) -> Print {
     policy.file.as_deref().map_or([0; 32], print_file)
 }
 
-/// The bytes of a small file; one that cannot be read has a print of its own.
+/// A small file's bytes; one that cannot be read has a print of its own.
 fn print_file(path: &Path) -> Print {
-    std::fs::read(path).map_or([0; 32], |bytes| Sha256::digest(bytes).into())
-}
-
-/// Names, sizes, times and inodes of the files in a folder.
-fn print_cards(dir: &Path) -> Print {
-    let Ok(entries) = std::fs::read_dir(dir) else {
-        return [0; 32];
-    };
-    let mut lines: Vec<String> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let meta = entry.metadata().ok()?;
-            let time = meta
-                .modified()
-                .ok()?
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
-            Some(format!(
-                "{:?} {} {} {}\n",
-                entry.file_name(),
-                meta.len(),
-                time.as_nanos(),
-                inode(&meta)
-            ))
-        })
-        .collect();
-    lines.sort_unstable();
-    Sha256::digest(lines.concat()).into()
-}
-
-#[cfg(unix)]
-fn inode(meta: &std::fs::Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(meta)
-}
-
-#[cfg(not(unix))]
-fn inode(_: &std::fs::Metadata) -> u64 {
-    0
+    files::read(path, WATCHED_BYTES).map_or([0; 32], |bytes| Sha256::digest(bytes).into())
 }
 
 #[cfg(test)]
@@ -267,13 +241,14 @@ mod tests {
 
     #[test]
     fn a_change_is_taken_once_after_two_equal_looks() {
-        let mut watched = Watched::new([0; 32]);
-        assert!(!watched.settled([0; 32]));
-        assert!(!watched.settled([1; 32]), "seen once");
-        assert!(!watched.settled([2; 32]), "still changing");
-        assert!(watched.settled([2; 32]), "settled");
-        assert!(!watched.settled([2; 32]), "taken already");
-        assert!(!watched.settled([0; 32]));
-        assert!(watched.settled([0; 32]), "back again");
+        let mut watched = Watched::default();
+        assert!(!watched.settled([0; 32], [0; 32]));
+        assert!(!watched.settled([1; 32], [0; 32]), "seen once");
+        assert!(!watched.settled([2; 32], [0; 32]), "still changing");
+        assert!(watched.settled([2; 32], [0; 32]), "settled");
+        assert!(!watched.settled([2; 32], [0; 32]), "tried already");
+        assert!(!watched.settled([2; 32], [2; 32]), "in force");
+        assert!(!watched.settled([0; 32], [2; 32]));
+        assert!(watched.settled([0; 32], [2; 32]), "back again");
     }
 }

@@ -159,7 +159,14 @@ fn make_folder(dir: &Path) -> Result<(), LedgerError> {
     Ok(())
 }
 
-fn take_lock(dir: &Path) -> Result<File, LedgerError> {
+/// The files whose locks keep other processes out: `LOCK`, and the folder itself, which stays locked where somebody removes `LOCK`.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+    _folder: File,
+}
+
+fn take_lock(dir: &Path) -> Result<Lock, LedgerError> {
     let path = dir.join(LOCK_FILE);
     let file = OpenOptions::new()
         .read(true)
@@ -169,16 +176,30 @@ fn take_lock(dir: &Path) -> Result<File, LedgerError> {
         .mode(0o600)
         .open(&path)
         .map_err(LedgerError::io(&path, "open the lock"))?;
+    wait_for(&file, &path)?;
+    let folder = File::open(dir).map_err(LedgerError::io(dir, "open the folder"))?;
+    wait_for(&folder, &path)?;
+    Ok(Lock {
+        _file: file,
+        _folder: folder,
+    })
+}
+
+fn wait_for(file: &File, path: &Path) -> Result<(), LedgerError> {
     let begun = std::time::Instant::now();
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_PATIENCE => {
                 thread::sleep(Duration::from_millis(20));
             }
-            Err(TryLockError::WouldBlock) => return Err(LedgerError::Locked { file: path }),
+            Err(TryLockError::WouldBlock) => {
+                return Err(LedgerError::Locked {
+                    file: path.to_owned(),
+                });
+            }
             Err(TryLockError::Error(cause)) => {
-                return Err(LedgerError::io(&path, "take the lock")(cause));
+                return Err(LedgerError::io(path, "take the lock")(cause));
             }
         }
     }

@@ -29,6 +29,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
 use toml::de::DeTable;
 
 /// The text of the embedded default policy.
@@ -157,6 +158,7 @@ fn typed(context: &read::Context<'_>, table: &DeTable<'_>, file: Option<&Path>) 
     }
     Policy {
         file: file.map(Path::to_owned),
+        text_sha256: Sha256::digest(context.text).into(),
         hash: String::new(),
         listen: settings::listen(&root, &mut secrets),
         cards_dir,

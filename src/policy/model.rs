@@ -16,6 +16,8 @@ use crate::terms::{FailureLabel, HostPin, Secret};
 pub struct Policy {
     /// The file it came from, `None` for the embedded default.
     pub file: Option<PathBuf>,
+    /// SHA-256 of the file's bytes as they were loaded: what tells a changed file.
+    pub text_sha256: [u8; 32],
     /// SHA-256, lower-case hex, of the effective policy (every value after defaults, no secret among them).
     pub hash: String,
     /// `[listen]`

@@ -3,8 +3,6 @@
 //! Promises: a secret comes from the environment or from a file, never from the policy text; it is not empty; no fault shows it, nor the
 //! text of a file. What an error of the system says of a file is its kind alone.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
@@ -13,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::model::Origin;
 use super::read::{Table, Value};
+use crate::files;
 use crate::terms::Secret;
 
 const SECRET_MOST: u64 = 64 << 10;
@@ -21,16 +20,13 @@ const PEM_MOST: u64 = 8 << 20;
 /// Reads a file of at most `most` bytes. The error is a clause.
 pub(super) fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let kind = |error: std::io::Error| format!("cannot be read ({})", error.kind());
-    let file = File::open(path).map_err(kind)?;
-    if file.metadata().map_err(kind)?.is_dir() {
+    if std::fs::metadata(path).map_err(kind)?.is_dir() {
         return Err("is a folder, not a file".to_owned());
     }
-    let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).map_err(kind)?;
-    if bytes.len() as u64 > most {
-        return Err(format!("is longer than {most} bytes"));
-    }
-    Ok(bytes)
+    files::read(path, most).map_err(|error| match error.kind() {
+        std::io::ErrorKind::FileTooLarge => format!("is longer than {most} bytes"),
+        _ => kind(error),
+    })
 }
 
 /// A secret and where it came from.

@@ -29,6 +29,7 @@ pub(super) fn policy() -> Policy {
     let path = PathBuf::from("unused");
     Policy {
         secrets: Default::default(),
+        text_sha256: [0; 32],
         file: None,
         hash: String::new(),
         listen: Listen {
