@@ -17,8 +17,6 @@ use leafgate::policy::Policy;
 use leafgate::terms::Reason;
 use leafgate::tree::{Decision, classify};
 use libfuzzer_sys::fuzz_target;
-use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -56,43 +54,166 @@ static ROOM: LazyLock<Room> = LazyLock::new(|| {
     Room { policies, registry, cards: [card(""), card(r#","failure_label":"pass""#), card(r#","failure_label":"other""#)], bodies }
 });
 
-/// Name and value of every member, twice where they stand twice.
-struct Members(Vec<(String, Value)>);
+/// A reader of RFC 8259 that knows nothing of serde: bytes of UTF-8, a place in them.
+struct Reader<'a>(&'a [u8], usize);
 
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Members, D::Error> {
-        struct All;
-        impl<'de> Visitor<'de> for All {
-            type Value = Members;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut all = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    all.push(member);
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.0.get(self.1).copied()
+    }
+
+    fn eat(&mut self, byte: u8) -> Option<()> {
+        (self.peek() == Some(byte)).then(|| self.1 += 1)
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.1 += 1;
+        }
+    }
+
+    /// UTF-16 units, so that half a pair is a string too.
+    fn string(&mut self) -> Option<Vec<u16>> {
+        self.eat(b'"')?;
+        let mut units = Vec::new();
+        loop {
+            let rest = std::str::from_utf8(&self.0[self.1..]).ok()?;
+            let char = rest.chars().next()?;
+            self.1 += char.len_utf8();
+            match char {
+                '"' => return Some(units),
+                '\\' => {
+                    let escape = self.peek()?;
+                    self.1 += 1;
+                    units.push(match escape {
+                        b'"' | b'\\' | b'/' => u16::from(escape),
+                        b'b' => 8,
+                        b't' => 9,
+                        b'n' => 10,
+                        b'f' => 12,
+                        b'r' => 13,
+                        b'u' => {
+                            let digits = self.0.get(self.1..self.1 + 4)?;
+                            self.1 += 4;
+                            digits.iter().all(u8::is_ascii_hexdigit).then_some(())?;
+                            u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
+                        }
+                        _ => return None,
+                    });
                 }
-                Ok(Members(all))
+                '\0'..='\u{1f}' => return None,
+                other => units.extend_from_slice(other.encode_utf16(&mut [0; 2])),
             }
         }
-        deserializer.deserialize_map(All)
     }
+
+    fn digits(&mut self) -> Option<()> {
+        let start = self.1;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.1 += 1;
+        }
+        (self.1 > start).then_some(())
+    }
+
+    fn number(&mut self) -> Option<()> {
+        let _ = self.eat(b'-');
+        if self.eat(b'0').is_none() {
+            self.digits()?;
+        }
+        if self.eat(b'.').is_some() {
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.1 += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.1 += 1;
+            }
+            self.digits()?;
+        }
+        Some(())
+    }
+
+    /// A value with the space around it; its text where it is a string.
+    fn value(&mut self) -> Option<Option<Vec<u16>>> {
+        self.space();
+        let mut text = None;
+        match self.peek()? {
+            b'"' => text = Some(self.string()?),
+            b'{' => drop(self.object()?),
+            b'[' => {
+                self.1 += 1;
+                self.space();
+                if self.eat(b']').is_none() {
+                    loop {
+                        self.value()?;
+                        if self.eat(b']').is_some() {
+                            break;
+                        }
+                        self.eat(b',')?;
+                    }
+                }
+            }
+            _ => {
+                let word = ["true", "false", "null"].into_iter().find(|word| self.0[self.1..].starts_with(word.as_bytes()));
+                match word {
+                    Some(word) => self.1 += word.len(),
+                    None => self.number()?,
+                }
+            }
+        }
+        self.space();
+        Some(text)
+    }
+
+    fn object(&mut self) -> Option<Vec<Member>> {
+        let mut members = Vec::new();
+        self.eat(b'{')?;
+        self.space();
+        if self.eat(b'}').is_some() {
+            return Some(members);
+        }
+        loop {
+            self.space();
+            let name = self.string()?;
+            self.space();
+            self.eat(b':')?;
+            members.push((name, self.value()?));
+            if self.eat(b'}').is_some() {
+                return Some(members);
+            }
+            self.eat(b',')?;
+        }
+    }
+}
+
+/// A member's name, and its text where it is a string.
+type Member = (Vec<u16>, Option<Vec<u16>>);
+
+fn members(payload: &[u8]) -> Option<Vec<Member>> {
+    std::str::from_utf8(payload).ok()?;
+    let mut reader = Reader(payload, 0);
+    reader.space();
+    let members = reader.object()?;
+    reader.space();
+    (reader.1 == payload.len()).then_some(members)
 }
 
 /// What contract, sections 3 and 4, says of this payload.
 fn expected(payload: &[u8], of_card: Option<&str>) -> Result<String, Reason> {
-    let members = serde_json::from_slice(payload).map_or(Vec::new(), |members: Members| members.0);
-    let said = |name: &str| members.iter().filter(|member| member.0 == name).map(|member| member.1.as_str()).collect::<Vec<_>>();
-    let of_payload = match said("failure_label")[..] {
-        [Some(label)] => Some(label),
+    let members = members(payload).unwrap_or_default();
+    let units = |text: &str| text.encode_utf16().collect::<Vec<u16>>();
+    let said = |name: &str| members.iter().filter(|member| member.0 == units(name)).map(|member| member.1.clone()).collect::<Vec<_>>();
+    let of_payload = match &said("failure_label")[..] {
+        [Some(label)] => String::from_utf16(label).ok(),
         _ => None,
     };
-    let label = of_card.or(of_payload).ok_or(Reason::LabelMissing)?;
+    let label = of_card.or(of_payload.as_deref()).ok_or(Reason::LabelMissing)?;
     if !["pass", "wrong-answer"].contains(&label) {
         return Err(Reason::LabelUnknown);
     }
     for (name, value) in [("fixture_id", ID), ("fixture_hash", HASH), ("egress_class", "redacted-metadata"), ("failure_label", label)] {
-        if !matches!(said(name)[..], [] ) && said(name) != [Some(value)] {
+        let said = said(name);
+        if !said.is_empty() && said != [Some(units(value))] {
             return Err(Reason::PayloadContradicts);
         }
     }
