@@ -27,7 +27,7 @@ use crate::policy::Limits;
 use crate::terms::Reason;
 
 /// Interim answers to one request.
-const MOST_INTERIM: usize = 8;
+pub(super) const MOST_INTERIM: usize = 8;
 /// Expected bytes of a head and a small body.
 const FIRST_READ: u64 = 8 * 1024;
 

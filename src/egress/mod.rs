@@ -23,6 +23,9 @@ mod ask;
 mod dial;
 mod exchange;
 mod framing;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod head;
 mod kept;
 mod metrics;

@@ -41,17 +41,12 @@ pub(super) async fn serve<S>(
         }
     };
     let wire = Arc::new(Wire::default());
-    // Room for the largest head that the gate lets through, and one more header than it does: hyper must never be the one to refuse.
-    let buffer = limits.head.saturating_add(64 * 1024);
+    let http = library(limits.head);
     let gate = Gate::new(io, wire.clone(), names, limits);
     let service = Service {
         shared: shared.clone(),
         wire: wire.clone(),
     };
-    let mut http = http1::Builder::new();
-    http.half_close(false)
-        .max_headers(MAX_LINES + 1)
-        .max_buf_size(buffer);
     let mut connection = http.serve_connection(TokioIo::new(gate), service);
     let mut stopping = *stop.borrow();
     if stopping {
@@ -75,6 +70,16 @@ pub(super) async fn serve<S>(
         ended.is_err_and(|error| error.is_parse()),
     )
     .await;
+}
+
+/// hyper as it stands behind the gate. Room for the largest head that the gate lets through, and one more header than it does: hyper must never
+/// be the one to refuse.
+pub(super) fn library(most_head: usize) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.half_close(false)
+        .max_headers(MAX_LINES + 1)
+        .max_buf_size(most_head.saturating_add(64 * 1024));
+    http
 }
 
 /// Records and answers a message that the gate refused, and drains what still comes.

@@ -9,6 +9,9 @@ mod body;
 mod call;
 mod chunked;
 mod connection;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod head;
 mod log;

@@ -15,6 +15,9 @@ mod clock;
 mod entry;
 mod error;
 mod form;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hex;
 mod keys;
 mod query;
