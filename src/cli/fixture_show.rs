@@ -27,7 +27,7 @@ pub(super) fn places(findings: &[Finding], out: &mut Out) -> Result<(), Failure>
         };
         out.line(format!("  {pointer}  {clause}{count}"))?;
         for line in marked(&finding.text, &finding.ranges, out) {
-            out.line(format!("    {line}"))?;
+            out.line(format!("    {line}").trim_end())?;
         }
     }
     Ok(())

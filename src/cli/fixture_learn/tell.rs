@@ -165,11 +165,11 @@ fn proposals(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), 
         one(*number, proposal, outcome.learned.bodies, out)?;
     }
     if outcome.learned.bodies < 2 {
-        out.line("one body tells nothing of a template: run at least two different items")?;
+        out.line("one text tells nothing of a template: run at least two different items")?;
     }
     if outcome.learned.single > 0 {
         out.line(format!(
-            "{} uncovered strings stand in one body only: perhaps private, never proposed",
+            "{} uncovered strings stand in one text only: perhaps private, never proposed",
             outcome.learned.single
         ))?;
     }
@@ -187,7 +187,7 @@ fn one(number: usize, proposal: &Proposal, bodies: usize, out: &mut Out) -> Resu
     };
     let count = proposal.bodies;
     out.line(format!(
-        "  {number}  in {count} of {bodies} bodies, {characters} characters{short}"
+        "  {number}  in {count} of {bodies} different texts, {characters} characters{short}"
     ))?;
     for line in proposal.text.split_inclusive('\n') {
         let text = out.paint(Tone::Mark, &safe(line), 0);
