@@ -114,14 +114,14 @@ fn a_template_is_learnt_and_private_text_is_not() {
     assert_eq!(status, Some(1), "{out}");
     assert!(out.contains("6 calls, 6 different bodies"), "{out}");
     assert!(
-        out.contains("|Explain this function in one sentence:\\n|\n     |\\n|"),
+        out.contains("     |Explain this function in one sentence:\\n\\n|\n"),
         "{out}"
     );
     assert!(
         out.contains("in 3 of 3 different texts, 9 characters  short"),
         "{out}"
     );
-    assert!(out.contains("     |Answer:|\n"), "{out}");
+    assert!(out.contains("     |\\n\\nAnswer:|\n"), "{out}");
     assert!(
         out.contains("1 uncovered strings stand in one text only"),
         "{out}"

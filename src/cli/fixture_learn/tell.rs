@@ -12,6 +12,8 @@ use crate::fixture::{Fixture, Proposal, Sample};
 
 /// Glue shorter than this counts only next to fixture text (contract, section 8).
 const SHORT: usize = 12;
+/// A proposal of this many characters stands on one line, its line breaks written as `\n`.
+const LINE: usize = 90;
 /// Places named, at most.
 const PLACES: usize = 12;
 
@@ -189,7 +191,13 @@ fn one(number: usize, proposal: &Proposal, bodies: usize, out: &mut Out) -> Resu
     out.line(format!(
         "  {number}  in {count} of {bodies} different texts, {characters} characters{short}"
     ))?;
-    for line in proposal.text.split_inclusive('\n') {
+    let whole = safe(&proposal.text);
+    let lines: Vec<&str> = if whole.chars().count() <= LINE {
+        vec![&proposal.text]
+    } else {
+        proposal.text.split_inclusive('\n').collect()
+    };
+    for line in lines {
         let text = out.paint(Tone::Mark, &safe(line), 0);
         out.line(format!("     |{text}|"))?;
     }
