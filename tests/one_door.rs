@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// `demo` plays the client of its own listener on loopback: it connects to leafgate, not out of it.
 const DEMO: &str = "src/cli/demo/client.rs";
+/// `fixture learn` starts the user's own command, which the user wrote on the command line; no call is in hand there.
+const LEARN: &str = "src/cli/fixture_learn/command.rs";
 
 /// What opens a way out, and the files besides `src/egress/` where it may stand, with the reason.
 const DOORS: [(&str, &[&str]); 17] = [
@@ -21,8 +23,8 @@ const DOORS: [(&str, &[&str]); 17] = [
     ("getaddrinfo", &[]),
     ("hickory", &[]),
     ("TlsConnector", &[]),
-    ("Command::new", &[]),
-    ("process::Command", &[]),
+    ("Command::new", &[LEARN]),
+    ("process::Command", &[LEARN]),
     ("hyper::client", &[]),
     ("Door(", &[]),
     (".open(&Door", &[]),

@@ -1,4 +1,4 @@
-//! `fixture add` and `fixture list`.
+//! `fixture add` and `fixture list`; `learn` and `check` have files of their own.
 
 use std::path::PathBuf;
 
@@ -7,15 +7,17 @@ use serde_json::json;
 
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::rooms::{self, NewFixture};
-use super::{hash, policy};
+use super::{fixture_check, fixture_learn, hash, policy};
 use crate::fixture;
 use crate::terms::{FixtureId, Secret};
 
-/// Register fixtures in the lock file, or list them.
+/// Register fixtures, learn the template around them, check bodies against them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
   leafgate fixture add fixtures/seed-04.txt --id seed-04
+  leafgate fixture learn --id seed-04 -- python my_eval.py
+  leafgate fixture check body.json --id seed-04
   leafgate fixture list --policy policy.toml")]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -25,6 +27,8 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Add(Add),
+    Learn(fixture_learn::Args),
+    Check(fixture_check::Args),
     List(List),
 }
 
@@ -94,6 +98,8 @@ struct List {
 pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
     match args.command {
         Command::Add(args) => add(args, out),
+        Command::Learn(args) => fixture_learn::run(&args, out),
+        Command::Check(args) => fixture_check::run(&args, out),
         Command::List(args) => list(&args, out),
     }
 }

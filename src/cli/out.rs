@@ -76,6 +76,8 @@ pub(super) enum Tone {
     Good,
     Half,
     Bad,
+    /// Characters picked out of a text; white space among them is seen too.
+    Mark,
 }
 
 impl Tone {
@@ -96,6 +98,7 @@ impl Tone {
             Tone::Good => colour(AnsiColor::Green),
             Tone::Half => colour(AnsiColor::Yellow),
             Tone::Bad => colour(AnsiColor::Red),
+            Tone::Mark => colour(AnsiColor::Red).invert(),
         }
     }
 }
@@ -129,6 +132,11 @@ impl Out {
             to: Box::new(to),
             colour,
         }
+    }
+
+    /// Whether it is in colour.
+    pub(super) fn coloured(&self) -> bool {
+        self.colour
     }
 
     /// Writes one line.

@@ -1,14 +1,15 @@
 //! What the commands ask of other rooms, put as the commands need it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::out::Failure;
-use crate::fixture::{self, AddFault, Registry};
+use crate::fixture::{self, AddFault, Entry, Fixture, Registry};
 use crate::ledger;
-use crate::policy::{self, Policy};
+use crate::policy::{self, Host, Policy};
 use crate::terms::{FixtureHash, FixtureId, HostPin, Reason, Secret};
 
 /// What `fixture add` is told. Files are relative to the working directory.
@@ -51,7 +52,7 @@ pub(super) fn fixture_add(
     Ok((hash, warnings.iter().map(ToString::to_string).collect()))
 }
 
-fn add_failed(fault: AddFault) -> Failure {
+pub(super) fn add_failed(fault: AddFault) -> Failure {
     if let AddFault::Lock(faults) = &fault
         && !faults.is_empty()
     {
@@ -80,6 +81,77 @@ fn beside(folder: &Path, file: &Path) -> Result<PathBuf, Failure> {
         .strip_prefix(folder)
         .map(Path::to_path_buf)
         .unwrap_or(whole))
+}
+
+/// The registered fixture of this id, or the only one there is, read from its files now.
+pub(super) fn fixture_open(
+    policy: &Policy,
+    id: Option<&str>,
+) -> Result<(Entry, Arc<Fixture>), Failure> {
+    let lock = policy.fixtures.lock.display();
+    let registry = Registry::load(&policy.fixtures)
+        .map_err(|faults| Failure::Lines(faults.iter().map(ToString::to_string).collect()))?;
+    let mut entries: Vec<&Entry> = registry.entries().collect();
+    entries.sort_by(|a, b| a.id.as_str().cmp(b.id.as_str()));
+    let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+    let entry = match (id, &entries[..]) {
+        (None, [one]) => *one,
+        (_, []) => {
+            return Err(Failure::new(format!(
+                "{lock} registers no fixture; run leafgate fixture add FILE --id ID"
+            )));
+        }
+        (None, _) => {
+            return Err(Failure::new(format!(
+                "--id: name one of the fixtures of {lock}: {}",
+                ids.join(", ")
+            )));
+        }
+        (Some(id), _) => entries
+            .iter()
+            .find(|entry| entry.id.as_str() == id)
+            .ok_or_else(|| {
+                Failure::new(format!(
+                    "--id: {lock} has no such fixture; it has {}",
+                    ids.join(", ")
+                ))
+            })?,
+    };
+    let fixture = registry.admit_now(&entry.id, &entry.hash).map_err(|_| {
+        Failure::new(format!(
+            "{}: its files are missing or no longer have the recorded hash; leafgate fixture list shows it, leafgate fixture add records them anew",
+            entry.id
+        ))
+    })?;
+    Ok((entry.clone(), fixture))
+}
+
+/// The host of this pin.
+pub(super) fn host(policy: &Policy, pin: Option<&str>) -> Result<Option<Arc<Host>>, Failure> {
+    let Some(pin) = pin else { return Ok(None) };
+    let host = policy
+        .hosts
+        .iter()
+        .find(|(own, _)| own.as_str() == pin)
+        .map(|(_, host)| host.clone());
+    match host {
+        Some(host) => Ok(Some(host)),
+        None => Err(Failure::new(
+            "--host: the policy has no such host; leafgate pin list shows them",
+        )),
+    }
+}
+
+/// The models that a body may name: the host's, or those of every host where none is named.
+pub(super) fn models(policy: &Policy, host: Option<&Host>) -> Vec<String> {
+    match host {
+        Some(host) => host.models.clone(),
+        None => policy
+            .hosts
+            .values()
+            .flat_map(|host| host.models.iter().cloned())
+            .collect(),
+    }
 }
 
 /// Every entry of the policy's lock file, each checked against its files.

@@ -1,0 +1,237 @@
+//! `fixture learn` and `fixture check`, as the binary, with a client that is not ours: template text is proposed, text of one body is not, and after
+//! `--accept` the bodies are bound.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that starts the binary"
+)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const ITEMS: [&str; 3] = [
+    "def clamp(value, low, high):\n    return max(low, min(value, high))",
+    "def first(items, otherwise=None):\n    return items[0] if items else otherwise",
+    "def chunks(items, size):\n    return [items[i:i + size] for i in range(0, len(items), size)]",
+];
+
+const PRIVATE: &str = "The patient is J. M., born in 1961.";
+
+/// An eval as a user has it: it knows the base URL from the environment, and looks at each answer.
+const CLIENT: &str = r#"
+import json, os, sys, urllib.request
+base = os.environ["OPENAI_BASE_URL"]
+assert base == os.environ["OPENAI_API_BASE"] == os.environ["ANTHROPIC_BASE_URL"] + "/v1"
+assert os.environ["OPENAI_API_KEY"] and "127.0.0.1" in os.environ["NO_PROXY"]
+assert base in sys.argv[2], sys.argv
+def ask(path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(base + path, data, {"content-type": "application/json", "authorization": "Bearer SECRET-KEY"})
+    return urllib.request.urlopen(request).read().decode()
+assert json.loads(ask("/models"))["data"][0]["id"] == "tiny"
+items, private = json.loads(sys.argv[1])
+for number, item in enumerate(items):
+    text = "Explain this function in one sentence:\n\n" + item + "\n\nAnswer:" + (" " + private if number == 2 else "")
+    body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "temperature": 0}
+    answer = json.loads(ask("/chat/completions", body))
+    assert answer["choices"][0]["message"]["content"] == "", answer
+    streamed = ask("/chat/completions", {**body, "stream": True})
+    assert streamed.endswith("data: [DONE]\n\n"), streamed
+"#;
+
+fn python() -> Option<&'static str> {
+    let found = Command::new("python3")
+        .args(["-c", "import urllib.request"])
+        .status();
+    let there = found.is_ok_and(|status| status.success());
+    if !there {
+        // Said so that nobody takes this for a pass.
+        eprintln!("SKIPPED: tests/learn.rs needs python3, which is not here");
+    }
+    there.then_some("python3")
+}
+
+fn leafgate(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_leafgate"))
+        .current_dir(dir)
+        .args(args)
+        // A proxy that would take every call elsewhere, were it used.
+        .env("http_proxy", "http://127.0.0.1:9")
+        .env_remove("NO_PROXY")
+        .env_remove("OPENAI_API_KEY")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A folder with a policy and a registered fixture.
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let lines: String = ITEMS
+        .iter()
+        .map(|item| serde_json::json!({"code": item}).to_string() + "\n")
+        .collect();
+    std::fs::write(dir.path().join("set.jsonl"), lines).unwrap();
+    let policy = "version = 1\n[fixtures]\nlock = \"fixtures.lock\"\n[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodels = [\"tiny\"]\n";
+    let line = [
+        "fixture",
+        "add",
+        "set.jsonl",
+        "--id",
+        "set",
+        "--format",
+        "jsonl",
+    ];
+    assert!(leafgate(dir.path(), &line).status.success());
+    std::fs::write(dir.path().join("policy.toml"), policy).unwrap();
+    dir
+}
+
+fn learn(dir: &Path, python: &str, options: &[&str]) -> (Option<i32>, String) {
+    let told = serde_json::json!([ITEMS, PRIVATE]).to_string();
+    let mut line = vec!["fixture", "learn", "--policy", "policy.toml", "--id", "set"];
+    line.extend(options);
+    line.extend(["--", python, "-c", CLIENT, &told, "url={base_url}"]);
+    let output = leafgate(dir, &line);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(!err.contains("the command ended"), "{out}{err}");
+    assert!(!out.contains("SECRET-KEY") && !err.contains("SECRET-KEY"));
+    (output.status.code(), out)
+}
+
+#[test]
+fn a_template_is_learnt_and_private_text_is_not() {
+    let Some(python) = python() else { return };
+    let dir = folder();
+    let dir = dir.path();
+    let lock = std::fs::read(dir.join("fixtures.lock")).unwrap();
+
+    let (status, out) = learn(dir, python, &["--record", "bodies.jsonl"]);
+    assert_eq!(status, Some(1), "{out}");
+    assert!(out.contains("6 calls, 6 different bodies"), "{out}");
+    assert!(
+        out.contains("     |Explain this function in one sentence:\\n\\n|\n"),
+        "{out}"
+    );
+    assert!(
+        out.contains("in 3 of 3 different texts, 9 characters  short"),
+        "{out}"
+    );
+    assert!(out.contains("     |\\n\\nAnswer:|\n"), "{out}");
+    assert!(
+        out.contains("1 uncovered strings stand in one text only"),
+        "{out}"
+    );
+    assert!(out.contains("0 of 6 bodies now, 4 with this glue"), "{out}");
+    assert!(out.contains("not bound: /messages/0/content"), "{out}");
+    assert!(!out.contains("patient"), "{out}");
+    assert!(!dir.join("set.glue.json").exists());
+    assert_eq!(std::fs::read(dir.join("fixtures.lock")).unwrap(), lock);
+
+    let (status, out) = learn(dir, python, &["--accept"]);
+    assert_eq!(
+        status,
+        Some(1),
+        "the private sentence is still refused: {out}"
+    );
+    assert!(out.contains("4 of 6 bodies are bound now"), "{out}");
+    let glue = std::fs::read(dir.join("set.glue.json")).unwrap();
+    let mut glue: Vec<String> = serde_json::from_slice(&glue).unwrap();
+    glue.sort();
+    assert_eq!(
+        glue,
+        ["\n\nAnswer:", "Explain this function in one sentence:\n\n"]
+    );
+    // Nothing is left to propose.
+    let (_, out) = learn(dir, python, &[]);
+    assert!(out.contains("4 of 6 bodies are bound now"), "{out}");
+
+    check(dir);
+    exact(dir, python);
+}
+
+/// The recorded bodies, each against the glue that was accepted.
+fn check(dir: &Path) {
+    let line = |file: &'static str| {
+        [
+            "fixture",
+            "check",
+            file,
+            "--id",
+            "set",
+            "--policy",
+            "policy.toml",
+        ]
+    };
+    let mut all = line("bodies.jsonl").to_vec();
+    all.extend(["--passing", "bound.jsonl"]);
+    let output = leafgate(dir, &all);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains("4 of 6 bodies are bound"), "{out}");
+    // The space behind the template is a gap, which the rule allows.
+    let marked = format!(
+        "    Answer: {PRIVATE}\n            {}\n",
+        "^".repeat(PRIVATE.len())
+    );
+    assert!(out.contains(&marked), "{marked}{out}");
+    let passing = std::fs::read_to_string(dir.join("bound.jsonl")).unwrap();
+    assert_eq!(passing.lines().count(), 4);
+    assert!(!passing.contains("patient"));
+    assert!(leafgate(dir, &line("bound.jsonl")).status.success());
+
+    let bad = std::fs::read_to_string(dir.join("bodies.jsonl")).unwrap();
+    let bad = bad.lines().find(|line| line.contains("patient")).unwrap();
+    std::fs::write(dir.join("body.json"), bad).unwrap();
+    let mut json = line("body.json").to_vec();
+    json.push("--json");
+    let output = leafgate(dir, &json);
+    assert_eq!(output.status.code(), Some(1));
+    let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        facts,
+        serde_json::json!({"bound": false, "findings": [
+            {"pointer": "/messages/0/content", "reason": "text", "uncovered": PRIVATE.len()},
+        ]})
+    );
+}
+
+/// `--exact` records hashes only after `--accept`.
+fn exact(dir: &Path, python: &str) {
+    let lock = || std::fs::read_to_string(dir.join("fixtures.lock")).unwrap();
+    let (status, out) = learn(dir, python, &["--exact"]);
+    assert_eq!(status, Some(1), "{out}");
+    assert!(
+        out.contains("6 bodies would be recorded") && out.contains("weak:"),
+        "{out}"
+    );
+    assert!(!lock().contains("bodies"));
+    let (status, out) = learn(dir, python, &["--exact", "--accept"]);
+    assert_eq!(status, Some(0), "{out}");
+    assert_eq!(
+        lock().matches("\"sha256:").count(),
+        7,
+        "the fixture's hash and six bodies"
+    );
+}
+
+#[test]
+fn a_command_that_calls_nobody_is_said_to_be_so() {
+    let dir = folder();
+    let output = leafgate(dir.path(), &["fixture", "learn", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no call with a body came"));
+    let output = leafgate(dir.path(), &["fixture", "learn", "--", "./no-such-command"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("./no-such-command: No such file"));
+    let output = leafgate(
+        dir.path(),
+        &["fixture", "learn", "--id", "other", "--", "true"],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("it has set"));
+}
