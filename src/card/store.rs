@@ -74,9 +74,7 @@ impl CardStore {
 impl CardWatch {
     /// Looks at the folder; a new store where something is to be taken. Called once a second.
     pub fn look(&mut self, dir: &Path, store: &CardStore) -> Option<CardStore> {
-        let Some(found) = self.found(dir) else {
-            return None;
-        };
+        let found = self.found(dir)?;
         self.news
             .retain(|name, _| found.contains_key(name) || store.cards.contains_key(name));
         let mut taken: BTreeMap<CardName, Option<Held>> = BTreeMap::new();
