@@ -123,7 +123,7 @@ fn a_template_is_learnt_and_private_text_is_not() {
     );
     assert!(out.contains("     |\\n\\nAnswer:|\n"), "{out}");
     assert!(
-        out.contains("1 uncovered strings stand in one text only"),
+        out.contains("never proposed: 1 uncovered string\n"),
         "{out}"
     );
     assert!(out.contains("0 of 6 bodies now, 4 with this glue"), "{out}");

@@ -92,6 +92,14 @@ fn count(value: &Value) -> usize {
     number.unwrap_or(1).clamp(1, MOST)
 }
 
+/// How many texts a prompt or an input holds; a list of numbers is one.
+fn texts(value: &Value) -> usize {
+    value
+        .as_array()
+        .filter(|list| !list.iter().any(Value::is_number))
+        .map_or(1, |list| list.len().clamp(1, MOST))
+}
+
 fn usage() -> Value {
     json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0})
 }
@@ -137,11 +145,7 @@ fn chat_stream(asked: &Value) -> Answer {
 }
 
 fn completions(asked: &Value, stream: bool) -> Answer {
-    let prompts = match &asked["prompt"] {
-        // A list of numbers is one prompt.
-        Value::Array(list) if !list.iter().any(Value::is_number) => list.len().max(1),
-        _ => 1,
-    };
+    let prompts = texts(&asked["prompt"]);
     let logprobs = if asked["logprobs"].is_number() {
         json!({"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []})
     } else {
@@ -160,10 +164,7 @@ fn completions(asked: &Value, stream: bool) -> Answer {
 }
 
 fn embeddings(asked: &Value) -> Answer {
-    let inputs = match &asked["input"] {
-        Value::Array(list) if !list.iter().any(Value::is_number) => list.len().clamp(1, MOST),
-        _ => 1,
-    };
+    let inputs = texts(&asked["input"]);
     let dimensions = asked["dimensions"]
         .as_u64()
         .and_then(|n| usize::try_from(n).ok());

@@ -70,6 +70,11 @@ impl Tally {
     }
 }
 
+/// `1 body`, `2 bodies`.
+fn many(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
 /// A remark on standard error.
 pub(super) fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "leafgate: {}", safe(line));
@@ -78,13 +83,14 @@ pub(super) fn note(line: &str) {
 pub(super) fn captured(args: &Args, capture: &Captured, out: &mut Out) -> Result<(), Failure> {
     for (path, count) in &capture.unknown {
         note(&format!(
-            "{count} calls to {path}: the capture has no answer for this path"
+            "{} to {path}: the capture has no answer for this path",
+            many(*count, "call", "calls")
         ));
     }
     if capture.beyond > 0 {
         note(&format!(
-            "{} calls were answered and not kept: too long or too many",
-            capture.beyond
+            "{} not kept: too long or too many",
+            many(capture.beyond, "call", "calls")
         ));
     }
     if args.json {
@@ -92,7 +98,9 @@ pub(super) fn captured(args: &Args, capture: &Captured, out: &mut Out) -> Result
     }
     let (calls, bodies) = (capture.calls, capture.samples.len());
     let label = out.paint(Tone::Strong, "captured", 0);
-    out.line(format!("{label}  {calls} calls, {bodies} different bodies"))
+    let calls = many(calls, "call", "calls");
+    let bodies = many(bodies, "different body", "different bodies");
+    out.line(format!("{label}  {calls}, {bodies}"))
 }
 
 pub(super) fn outcome(
@@ -171,8 +179,12 @@ fn proposals(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), 
     }
     if outcome.learned.single > 0 {
         out.line(format!(
-            "{} uncovered strings stand in one text only: perhaps private, never proposed",
-            outcome.learned.single
+            "in one text only, perhaps private, never proposed: {}",
+            many(
+                outcome.learned.single,
+                "uncovered string",
+                "uncovered strings"
+            )
         ))?;
     }
     Ok(())
@@ -230,9 +242,10 @@ fn places(tally: &Tally, out: &mut Out) -> Result<(), Failure> {
             pointer
         };
         out.line(format!(
-            "  not bound: {}  {}: {bodies} bodies, {uncovered} characters",
+            "  not bound: {}  {}: {}, {uncovered} characters",
             safe(pointer),
-            safe(reason)
+            safe(reason),
+            many(*bodies, "body", "bodies")
         ))?;
     }
     if tally.places.len() > PLACES {
