@@ -202,7 +202,7 @@ mod tests {
                 .text(crate::terms::Field::EgressClass)
                 .unwrap_or_default()
                 .to_owned(),
-            other => format!("{other:?}"),
+            Reading::Missing | Reading::Ambiguous | Reading::Malformed(_) => String::new(),
         }
     }
 

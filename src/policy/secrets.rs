@@ -23,9 +23,12 @@ pub(super) fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     if std::fs::metadata(path).map_err(kind)?.is_dir() {
         return Err("is a folder, not a file".to_owned());
     }
-    files::read(path, most).map_err(|error| match error.kind() {
-        std::io::ErrorKind::FileTooLarge => format!("is longer than {most} bytes"),
-        _ => kind(error),
+    files::read(path, most).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::FileTooLarge {
+            format!("is longer than {most} bytes")
+        } else {
+            kind(error)
+        }
     })
 }
 
