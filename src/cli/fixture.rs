@@ -48,7 +48,7 @@ struct Add {
     /// What the files hold
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// A JSON array of template strings that may stand around fixture text
+    /// A JSON array of template strings that may stand around fixture text; an id that has one keeps it
     #[arg(long, value_name = "F")]
     glue: Option<PathBuf>,
     /// The lock file
@@ -118,15 +118,21 @@ fn add(args: Add, out: &mut Out) -> Result<Done, Failure> {
         format: args.format.format(),
         glue: args.glue,
     };
-    let (hash, warnings) = rooms::fixture_add(&args.lock, &new)?;
+    let added = rooms::fixture_add(&args.lock, &new)?;
+    let (hash, warnings) = (added.hash, added.warnings);
+    let glue = added.glue.map(|glue| glue.display().to_string());
     let lock = args.lock.display().to_string();
     if args.json {
         out.json(&json!({
-            "id": new.id.as_str(), "hash": hash.as_str(), "format": new.format.name(), "lock": lock, "warnings": warnings,
+            "id": new.id.as_str(), "hash": hash.as_str(), "format": new.format.name(), "lock": lock, "glue": glue, "warnings": warnings,
         }))?;
         return Ok(Done::Yes);
     }
     out.line(format!("{}  {hash}  in {}", new.id, safe(&lock)))?;
+    if let Some(glue) = glue {
+        let kept = if new.glue.is_none() { ", kept" } else { "" };
+        out.line(format!("glue: {}{kept}", safe(&glue)))?;
+    }
     for warning in warnings {
         out.line(format!("{} {warning}", out.paint(Tone::Half, "weak:", 0)))?;
     }

@@ -33,23 +33,44 @@ pub(super) struct FixtureRow {
     pub(super) fault: Option<&'static str>,
 }
 
-/// Records a fixture; gives its hash and what in it would weaken the rule.
-pub(super) fn fixture_add(
-    lock: &Path,
-    new: &NewFixture,
-) -> Result<(FixtureHash, Vec<String>), Failure> {
+/// What `fixture add` recorded.
+#[derive(Debug, Clone)]
+pub(super) struct Added {
+    pub(super) hash: FixtureHash,
+    /// What in it would weaken the rule.
+    pub(super) warnings: Vec<String>,
+    /// The entry's glue file, as the lock file writes it.
+    pub(super) glue: Option<PathBuf>,
+}
+
+/// Records a fixture. An entry that is replaced keeps its glue where no other is named: it was accepted for this id.
+pub(super) fn fixture_add(lock: &Path, new: &NewFixture) -> Result<Added, Failure> {
     let folder = folder(lock)?;
     let beside = |file: &PathBuf| beside(&folder, file);
     let entry = fixture::NewFixture {
         id: new.id.clone(),
         paths: new.files.iter().map(beside).collect::<Result<_, _>>()?,
         format: new.format,
-        glue: new.glue.as_ref().map(beside).transpose()?,
+        glue: match &new.glue {
+            Some(glue) => Some(beside(glue)?),
+            None => glue_before(lock, &new.id),
+        },
         bodies: Vec::new(),
     };
     let warnings = fixture::warnings(&folder, &entry).map_err(add_failed)?;
     let hash = fixture::add(lock, &entry, new.key.as_ref()).map_err(add_failed)?;
-    Ok((hash, warnings.iter().map(ToString::to_string).collect()))
+    Ok(Added {
+        hash,
+        warnings: warnings.iter().map(ToString::to_string).collect(),
+        glue: entry.glue,
+    })
+}
+
+/// The glue that the lock file names for this id; a lock file with faults names none, and is not written to either.
+fn glue_before(lock: &Path, id: &FixtureId) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(lock).ok()?;
+    let entries = fixture::parse_lock(lock, &text).ok()?;
+    entries.into_iter().find(|entry| entry.id == *id)?.glue
 }
 
 pub(super) fn add_failed(fault: AddFault) -> Failure {

@@ -256,3 +256,71 @@ fn usage_errors_are_two() {
     assert_eq!(status(&[]), 2);
     assert_eq!(status(&["hash", "/nowhere"]), 2);
 }
+
+#[test]
+fn a_fixture_added_anew_keeps_its_glue() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("f.txt"), "a fixture that is long enough").unwrap();
+    std::fs::write(at("g.json"), "[\"Explain this, please: \"]").unwrap();
+    let (file, glue, lock) = (at("f.txt"), at("g.json"), at("fixtures.lock"));
+    let first = ["fixture", "add", &file, "--id", "f", "--lock", &lock];
+    let with_glue = [&first[..], &["--glue", &glue]].concat();
+    assert!(!ran(&first).1.contains("glue"));
+    assert!(ran(&with_glue).1.contains("glue: g.json\n"));
+    assert!(ran(&first).1.contains("glue: g.json, kept\n"));
+    let text = std::fs::read_to_string(&lock).unwrap();
+    assert!(text.contains("glue = \"g.json\""), "{text}");
+}
+
+#[test]
+fn fixture_check_and_learn_say_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let policy = "version = 1\n[fixtures]\nlock = \"fixtures.lock\"\n[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodels = [\"tiny\"]\n";
+    std::fs::write(at("policy.toml"), policy).unwrap();
+    std::fs::write(at("f.txt"), "a fixture that is long enough").unwrap();
+    let (file, lock, policy) = (at("f.txt"), at("fixtures.lock"), at("policy.toml"));
+    for id in ["f", "g"] {
+        let line = ["fixture", "add", &file, "--id", id, "--lock", &lock];
+        assert_eq!(ran(&line).0.unwrap(), Done::Yes);
+    }
+    let body = at("body.json");
+    let content = r#"{"model":"tiny","messages":[{"role":"user","content":"a fixture that is long enough"}]}"#;
+    std::fs::write(&body, content).unwrap();
+    let check =
+        |more: &[&str]| ran(&[&["fixture", "check", &body, "--policy", &policy], more].concat());
+    let failed = |done: Result<Done, Failure>| match done {
+        Err(Failure::Lines(lines)) => lines.join("\n"),
+        other => panic!("{other:?}"),
+    };
+    assert!(failed(check(&[]).0).contains("name one of the fixtures of"));
+    assert!(failed(check(&["--id", "h"]).0).contains("it has f, g"));
+    assert!(failed(check(&["--id", "f", "--host", "x"]).0).contains("no such host"));
+    let (done, text) = check(&["--id", "f"]);
+    assert_eq!((done.unwrap(), &*text), (Done::Yes, "bound\n"));
+    let (done, text) = check(&["--id", "f", "--route", "/audio"]);
+    assert_eq!(done.unwrap(), Done::No);
+    assert!(text.contains("no vocabulary"), "{text}");
+
+    let lines = at("bodies.jsonl");
+    let other = content.replace("a fixture", "PRIVATE: a fixture");
+    std::fs::write(&lines, format!("{content}\n\n{other}\n")).unwrap();
+    let line = [
+        "fixture", "learn", "--policy", &policy, "--id", "f", "--from", &lines,
+    ];
+    let (done, text) = ran(&line);
+    assert_eq!(done.unwrap(), Done::No);
+    assert!(
+        text.contains("never proposed: 1 uncovered string\n") && !text.contains("PRIVATE"),
+        "{text}"
+    );
+    let facts: serde_json::Value =
+        serde_json::from_str(&ran(&[&line[..], &["--json"]].concat()).1).unwrap();
+    assert_eq!(
+        (&facts["then"]["bound"], &facts["single"]),
+        (&1.into(), &1.into())
+    );
+    std::fs::write(&file, "another text").unwrap();
+    assert!(failed(check(&["--id", "f"]).0).contains("no longer have the recorded hash"));
+}
