@@ -1,16 +1,16 @@
 //! What a person is told of a hold: the field, and what to do next. Only values that fit their grammar are shown.
 
-use crate::card::Card;
+use crate::card::{Attach, Card};
 use crate::terms::{Field, Reason, Step, fits_byte_class};
 use crate::tree::Hold;
 
 /// How many byte classes a message names.
 const SHOWN: usize = 4;
 
-pub(super) fn for_hold(hold: &Hold) -> String {
+pub(super) fn for_hold(hold: &Hold, attach: Option<Attach>) -> String {
     let field = hold.ruling().field.map_or("the card", Field::name);
     match hold.ruling().step {
-        Step::S0 => unread(hold, field),
+        Step::S0 => unread(hold, attach, field),
         Step::S1 => "egress_class is machine-local; run this job against a model on this machine without leafgate".to_owned(),
         Step::S2 => residue(hold.card().map(std::sync::Arc::as_ref)),
         Step::S3 => format!("{field} is blank; write its value, a blank is not one"),
@@ -22,13 +22,16 @@ pub(super) fn for_hold(hold: &Hold) -> String {
 }
 
 /// Step 0: no card, two, a malformed one, or one without a field.
-fn unread(hold: &Hold, field: &str) -> String {
+fn unread(hold: &Hold, attach: Option<Attach>, field: &str) -> String {
     let reason = hold.ruling().reason;
     if let Some(fault) = hold.fault() {
         return fault.to_string();
     }
+    if reason == Reason::CardMissing && attach.is_some() {
+        return "no card of this name is in the policy's card folder; write NAME.json there, or correct the name".to_owned();
+    }
     if reason == Reason::CardMissing {
-        return "no card is attached, or none of that name is in the card folder; send one as the leafgate-card header, as /card/NAME/v1 in the base URL, or as the API key card:NAME".to_owned();
+        return "no card is attached; send one as the leafgate-card header, as /card/NAME/v1 in the base URL, or as the API key card:NAME".to_owned();
     }
     if reason == Reason::CardAmbiguous {
         return "more than one card is attached; keep exactly one of header, base URL and API key"

@@ -194,7 +194,7 @@ impl Refusal {
             verdict: Verdict::Refuse,
             reason: ruling.reason,
             field: ruling.field,
-            hint: super::hint::for_hold(hold),
+            hint: super::hint::for_hold(hold, attach),
         }
     }
 
