@@ -180,7 +180,7 @@ fn every_preset_loads_and_none_claims_to_be_confirmed() {
         );
         count += 1;
     }
-    assert_eq!(count, 13);
+    assert_eq!(count, 14);
 }
 
 #[test]
