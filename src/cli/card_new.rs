@@ -16,7 +16,7 @@ use super::out::{Done, Failure, Out, Tone, safe};
 use crate::card::{Card, Reading};
 use crate::oracle::said;
 use crate::terms::{
-    CardName, EgressClass, FailureLabel, FixtureId, fits_byte_class, fits_pin, fits_window,
+    CardName, EgressClass, FailureLabel, FixtureId, Leaf, fits_byte_class, fits_pin, fits_window,
     is_blank,
 };
 use crate::tree::classify;
@@ -365,22 +365,41 @@ fn finish(filled: &Filled, file: Option<&Path>, out: &mut Out) -> Result<Done, F
     let ruling = classify(&Reading::Card(Arc::new(card))).ruling();
     let leaf = said(&ruling);
     let attach = attach_line(&json, file);
+    // A split needs a label from somewhere; nothing guesses one.
+    let label = (ruling.leaf == Leaf::Split && filled.failure_label.is_none()).then_some(
+        "label    none: the payload of each call must bring failure_label (or --label writes it here)",
+    );
     if let Some(file) = file {
-        std::fs::File::create_new(file)
-            .and_then(|mut to| writeln!(to, "{json}"))
-            .map_err(|error| Failure::file(file, &error))?;
+        let write = std::fs::File::create_new(file).and_then(|mut to| writeln!(to, "{json}"));
+        write.map_err(|error| {
+            if error.kind() == std::io::ErrorKind::AlreadyExists {
+                let file = file.display();
+                Failure::new(format!(
+                    "--out: {file} is there already and stays as it is; name another file"
+                ))
+            } else {
+                Failure::file(file, &error)
+            }
+        })?;
         let file = file.display().to_string();
         out.line(format!("written  {}", safe(&file)))?;
         out.line(format!(
             "leaf     {}",
             out.paint(Tone::of(ruling.leaf), &leaf, 0)
         ))?;
+        if let Some(label) = label {
+            out.line(label)?;
+        }
         out.line(format!("attach   {attach}"))?;
     } else {
         // Standard output is the card alone, so that it can be a file.
         out.line(&json)?;
         let mut stderr = std::io::stderr().lock();
-        let _ = writeln!(stderr, "leaf     {leaf}\nattach   {attach}");
+        let _ = writeln!(stderr, "leaf     {leaf}");
+        if let Some(label) = label {
+            let _ = writeln!(stderr, "{label}");
+        }
+        let _ = writeln!(stderr, "attach   {attach}");
     }
     Ok(Done::Yes)
 }

@@ -14,6 +14,7 @@ mod fixture_check;
 mod fixture_learn;
 mod fixture_show;
 mod hash;
+mod init;
 mod ledger;
 mod oracle;
 mod out;
@@ -40,7 +41,7 @@ use out::{Done, Failure, Out};
 Begin with:
   leafgate demo --once
 Then:
-  leafgate serve              and point a client's base URL at http://127.0.0.1:8484/v1
+  leafgate init my-evals      writes a policy, a card and a first fixture, and says the next command
 
 Exit status: 0 done, 1 the answer is no, 2 usage or configuration."
 )]
@@ -51,6 +52,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Args),
     Serve(serve::Args),
     Demo(demo::Args),
     Classify(classify::Args),
@@ -88,6 +90,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
 
 fn dispatch(command: Command, out: &mut Out) -> Result<Done, Failure> {
     match command {
+        Command::Init(args) => init::run(&args, out),
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::Classify(args) => classify::run(&args, out),

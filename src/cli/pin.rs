@@ -186,7 +186,7 @@ pub(super) fn lines(policy: &Policy, now: Timestamp, out: &Out) -> Vec<String> {
 fn confirm(args: &Confirm, out: &mut Out) -> Result<Done, Failure> {
     // The policy's own faults come first where it has some.
     let hosts = policy::load(Some(&args.policy))?.hosts;
-    let (pin, _) = hosts.get_key_value(args.host.as_str()).ok_or_else(|| {
+    let (pin, host) = hosts.get_key_value(args.host.as_str()).ok_or_else(|| {
         let file = args.policy.display();
         Failure::new(format!(
             "{} is no host of {file}; leafgate pin list shows them",
@@ -197,7 +197,15 @@ fn confirm(args: &Confirm, out: &mut Out) -> Result<Done, Failure> {
     rooms::confirm_pin(&args.policy, pin, now)?;
     // Rounded down, as the file has it.
     let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let source = host
+        .source
+        .as_deref()
+        .unwrap_or("no source is written: add the page as `source`");
     out.line(format!("{}: copied_at = {seconds}", args.host))?;
+    out.line(format!(
+        "you say that you read this host string today on its own page: {}",
+        safe(source)
+    ))?;
     Ok(Done::Yes)
 }
 

@@ -1,12 +1,13 @@
 //! `policy check`, and how every command loads a policy.
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::Value;
 
 use super::out::{Done, Failure, Out, Tone, safe};
-use crate::policy::Policy;
+use crate::policy::{Fault, Policy};
 
 /// Check a policy file.
 #[derive(Debug, clap::Args)]
@@ -30,7 +31,8 @@ Example:
   leafgate policy check policy.toml
   leafgate policy check --json policy.toml | jq .hosts
 
-Every fault is one line on standard error, and the exit status is 2. Without a file the built-in policy is shown.")]
+Every fault is one line on standard error, with its place in the file below it, and the exit status is 2. What stands
+in quotes is not shown: it may be a secret. Without a file the built-in policy is shown.")]
 struct Check {
     /// The policy file; without one, the built-in policy
     #[arg(value_name = "F")]
@@ -51,7 +53,16 @@ pub(super) fn load(file: Option<&PathBuf>) -> Result<Policy, Failure> {
 
 pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
     let Command::Check(check) = args.command;
-    let policy = load(check.file.as_ref())?;
+    let policy = match &check.file {
+        None => Policy::embedded(),
+        Some(file) => match Policy::load(file) {
+            Ok(policy) => policy,
+            Err(faults) => {
+                point(file, &faults);
+                return Err(Failure::Lines(Vec::new()));
+            }
+        },
+    };
     let effective = policy.effective();
     if check.json {
         out.json(&effective)?;
@@ -67,6 +78,58 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
     let tail = format!("no fault · policy sha256:{}", policy.hash);
     out.line(out.paint(Tone::Good, &tail, 0))?;
     Ok(Done::Yes)
+}
+
+/// Each fault, and below it its line with a caret under the key.
+fn point(file: &Path, faults: &[Fault]) {
+    // Where it cannot be read again, the faults say enough.
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    for fault in faults {
+        super::complain(&[fault.to_string()]);
+        let line = fault.line.checked_sub(1).and_then(|n| text.lines().nth(n));
+        let Some((line, column)) = line.and_then(|line| excerpt(line, fault.column)) else {
+            continue;
+        };
+        let number = fault.line;
+        let blank = " ".repeat(number.to_string().len());
+        let caret = " ".repeat(column);
+        let mut stderr = std::io::stderr().lock();
+        let _ = writeln!(stderr, "  {number} | {}\n  {blank} | {caret}^", safe(&line));
+    }
+}
+
+/// The line without what stands in quotes or in a comment, and how many characters of it stand before the column (1-based, in bytes).
+fn excerpt(line: &str, column: usize) -> Option<(String, usize)> {
+    let (before, after) = line.split_at_checked(column.checked_sub(1)?)?;
+    let before = unquoted(before);
+    let shown = format!("{before}{}", unquoted(after));
+    let shown = shown.trim_end();
+    (!shown.trim().is_empty()).then(|| (shown.to_owned(), before.chars().count()))
+}
+
+/// A piece of a line of TOML in which each string is `"…"`, up to a comment.
+fn unquoted(text: &str) -> String {
+    let mut shown = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '#' => break,
+            '"' | '\'' => {
+                while let Some(inside) = chars.next() {
+                    if inside == '\\' && c == '"' {
+                        chars.next();
+                    } else if inside == c {
+                        break;
+                    }
+                }
+                shown.extend([c, '…', c]);
+            }
+            // A tab would move the caret.
+            '\t' => shown.push(' '),
+            _ => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// Dotted keys with their values, in order.
@@ -95,6 +158,31 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, String)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_caret_stands_under_the_key_and_no_string_is_shown() {
+        let column = |line: &str, key: &str| line.find(key).unwrap() + 1;
+        for (line, key, shown) in [
+            ("bnd = \"cover\"  # sk-1", "bnd", "bnd = \"…\""),
+            (
+                "  x = { credential = \"sk-\\\"é1\", bnd = 7 }",
+                "bnd",
+                "  x = { credential = \"…\", bnd = 7 }",
+            ),
+            ("models = ['a', '']", "''", "models = ['…', '…']"),
+            ("\tbnd=1", "bnd", " bnd=1"),
+        ] {
+            let (text, at) = excerpt(line, column(line, key)).unwrap();
+            assert_eq!(text, shown);
+            let here: String = text.chars().skip(at).collect();
+            assert!(here.starts_with(&key[..1]), "{here}");
+        }
+        assert_eq!(excerpt("# sk-1", 1), None);
+        assert_eq!(excerpt("é", 2), None);
+        assert_eq!(excerpt("a", 9), None);
+        // A string that does not end on its line hides the rest.
+        assert_eq!(excerpt("k = \"sk-1", 1).unwrap().0, "k = \"…\"");
+    }
 
     #[test]
     fn keys_are_dotted_and_quoted_as_in_the_file() {

@@ -182,10 +182,26 @@ fn card_lint_and_card_new_agree() {
         ran(&["card", "lint", card.to_str().unwrap()]).0.unwrap(),
         Done::Yes
     );
-    assert!(
-        matches!(ran(&line).0, Err(Failure::Lines(_))),
-        "written over"
-    );
+    let Err(Failure::Lines(lines)) = ran(&line).0 else {
+        panic!("written over")
+    };
+    assert!(lines[0].contains("is there already"), "{lines:?}");
+    let split = line.map(|word| match word {
+        "public-fixture" => "redacted-metadata",
+        "--out" => "--label",
+        word if word == card.to_str().unwrap() => "timeout",
+        word => word,
+    });
+    let (_, text) = ran(&split);
+    assert!(text.contains("\"failure_label\":\"timeout\""), "{text}");
+    let other = dir.path().join("split.json");
+    let without = line.map(|word| match word {
+        "public-fixture" => "redacted-metadata",
+        word if word == card.to_str().unwrap() => other.to_str().unwrap(),
+        word => word,
+    });
+    let (_, text) = ran(&without);
+    assert!(text.contains("label    none: the payload"), "{text}");
     let note = file(RELEASE);
     let (done, text) = ran(&["card", "lint", note.path().to_str().unwrap()]);
     assert_eq!(done.unwrap(), Done::No);
