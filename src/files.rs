@@ -13,7 +13,7 @@ use std::time::SystemTime;
 pub(crate) fn open(path: &Path) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(libc::O_NONBLOCK)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)

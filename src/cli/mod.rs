@@ -8,6 +8,7 @@ mod card_lint;
 mod card_new;
 mod classify;
 mod demo;
+mod doctor;
 mod explain;
 mod fixture;
 mod fixture_check;
@@ -64,6 +65,7 @@ enum Command {
     Pin(pin::Args),
     Policy(policy::Args),
     Ledger(ledger::Args),
+    Doctor(doctor::Args),
     Completions(pages::Completions),
     Man(pages::Man),
 }
@@ -102,6 +104,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<Done, Failure> {
         Command::Pin(args) => pin::run(args, out),
         Command::Policy(args) => policy::run(args, out),
         Command::Ledger(args) => ledger::run(args, out),
+        Command::Doctor(args) => doctor::run(&args, out),
         Command::Completions(args) => pages::completions(&args, &mut Args::command(), out),
         Command::Man(args) => pages::man(&args, Args::command(), out),
     }

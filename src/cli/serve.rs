@@ -207,6 +207,9 @@ impl Gate {
         if policy.listen.token.is_some() {
             out.line("  token     clients send it as leafgate-token")?;
         }
+        out.line(
+            "  doctor    leafgate doctor, in the client's shell, shows what could go round this",
+        )?;
         Ok(())
     }
 

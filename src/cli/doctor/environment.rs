@@ -1,0 +1,214 @@
+//! The variables that decide where a client sends its calls.
+
+use std::net::SocketAddr;
+
+use http::Uri;
+
+use super::Finding;
+
+/// Variables that name a proxy for `http://` URLs; a client that reads them sends the whole call, key and body, to that proxy.
+const PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+/// Base URLs by other names than `…_BASE_URL`.
+const BASES: [&str; 6] = [
+    "OPENAI_API_BASE",
+    "OPENAI_API_BASE_URL",
+    "OPENAI_API_HOST",
+    "ANTHROPIC_API_URL",
+    "AZURE_OPENAI_ENDPOINT",
+    "OLLAMA_HOST",
+];
+/// Keys with which a client that misses its base URL reaches a host.
+const KEYS: [&str; 10] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "AZURE_OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GROQ_API_KEY",
+    "HF_TOKEN",
+    "OPENAI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "TOGETHER_API_KEY",
+];
+
+pub(super) fn findings(variables: &[(String, String)], listener: SocketAddr) -> Vec<Finding> {
+    let value = |name: &str| {
+        let found = variables.iter().find(|(own, _)| own == name);
+        found
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+    };
+    let mut found = proxies(&value, listener);
+    found.extend(bases(variables, listener));
+    found.extend(keys(&value));
+    found
+}
+
+fn proxies<'a>(value: &impl Fn(&str) -> Option<&'a str>, listener: SocketAddr) -> Vec<Finding> {
+    let excepted = ["NO_PROXY", "no_proxy"]
+        .iter()
+        .any(|name| value(name).is_some_and(|list| is_excepted(list, listener)));
+    if excepted {
+        return Vec::new();
+    }
+    let ip = listener.ip();
+    let named = PROXIES.iter().filter(|name| value(name).is_some());
+    named
+        .map(|name| {
+            Finding::new(
+                format!("{name} is set"),
+                "most Python clients send an http:// call, key and body in clear, to that proxy, also where the base URL is on loopback: leafgate never sees it",
+                format!("unset {name}, or export NO_PROXY={ip},localhost (the exact host of the base URL; a network is not enough)"),
+            )
+        })
+        .collect()
+}
+
+/// Whether a `NO_PROXY` list names both spellings of the listener that a base URL may have.
+fn is_excepted(list: &str, listener: SocketAddr) -> bool {
+    let items: Vec<&str> = list.split(',').map(str::trim).collect();
+    let ip = listener.ip().to_string();
+    items.contains(&"*") || items.contains(&ip.as_str())
+}
+
+fn bases(variables: &[(String, String)], listener: SocketAddr) -> Vec<Finding> {
+    let is_base = |name: &str| {
+        let upper = name.to_ascii_uppercase();
+        BASES.contains(&upper.as_str())
+            || upper.ends_with("_BASE_URL")
+            || upper.ends_with("_API_BASE")
+    };
+    let elsewhere = variables.iter().filter(|(name, value)| {
+        is_base(name) && !value.is_empty() && !is_listener(value, listener)
+    });
+    elsewhere
+        .map(|(name, value)| {
+            Finding::new(
+                format!("{name} points to {}, not to leafgate", place(value)),
+                "a client that reads it sends its calls there: no card, no decision, no record",
+                format!("export {name}=http://{listener}/v1 (without /v1 for clients that add it), or unset it"),
+            )
+        })
+        .collect()
+}
+
+/// Host and port of a web URL, never its user part or query; nothing of what is no web URL: it may be a key.
+fn place(url: &str) -> String {
+    let uri: Option<Uri> = url.trim().parse().ok();
+    let uri = uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
+    let host = uri.as_ref().and_then(|uri| {
+        let port = uri
+            .port()
+            .map_or_else(String::new, |port| format!(":{port}"));
+        uri.host().map(|host| format!("{host}{port}"))
+    });
+    host.unwrap_or_else(|| "something that is no URL".to_owned())
+}
+
+fn is_listener(url: &str, listener: SocketAddr) -> bool {
+    let Ok(uri) = url.trim().parse::<Uri>() else {
+        return false;
+    };
+    let port = uri.port_u16().unwrap_or(80);
+    let Some(host) = uri.host() else { return false };
+    let host = host.trim_matches(['[', ']']);
+    let same = host.parse::<std::net::IpAddr>().map_or_else(
+        |_| host.eq_ignore_ascii_case("localhost") && listener.ip().is_loopback(),
+        |ip| ip == listener.ip() || (listener.ip().is_unspecified() && ip.is_loopback()),
+    );
+    same && port == listener.port()
+}
+
+fn keys<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> Vec<Finding> {
+    // `card:NAME` is an attachment, and `unused` and its like open no door; a short value is no key.
+    let real = |value: &str| !value.starts_with("card:") && value.len() >= 16;
+    KEYS.iter()
+        .filter(|name| value(name).is_some_and(real))
+        .map(|name| {
+            Finding::new(
+                format!("{name} holds a key in this shell"),
+                "a client that misses its base URL reaches the host itself with it, past leafgate",
+                format!("give the key to leafgate alone (credential = {{ env = \"{name}\" }} in the policy, set where serve runs) and {name}=card:NAME to the client"),
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whats(variables: &[(&str, &str)]) -> Vec<String> {
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let found = findings(&variables, "127.0.0.1:8484".parse().unwrap());
+        for finding in &found {
+            let text = format!("{finding:?}");
+            assert!(!text.contains("sk-") && !text.contains("secret"), "{text}");
+        }
+        found.into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn a_proxy_is_found_unless_the_listener_is_excepted() {
+        let proxy = ("HTTP_PROXY", "http://secret@proxy:3128");
+        assert_eq!(whats(&[proxy]), ["HTTP_PROXY is set"]);
+        assert_eq!(
+            whats(&[("ALL_PROXY", "socks5://p:1"), ("http_proxy", "x")]),
+            ["http_proxy is set", "ALL_PROXY is set"]
+        );
+        for good in ["127.0.0.1,localhost", "a, 127.0.0.1", "*"] {
+            assert_eq!(whats(&[proxy, ("NO_PROXY", good)]), [""; 0], "{good}");
+        }
+        for bad in ["localhost", "127.0.0.0/8", "127.0.0.11", ""] {
+            assert_eq!(whats(&[proxy, ("NO_PROXY", bad)]).len(), 1, "{bad}");
+        }
+        // An https proxy is not used for an http base URL.
+        assert_eq!(
+            whats(&[("HTTPS_PROXY", "http://p:1"), ("HTTP_PROXY", "")]),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn a_base_url_that_points_elsewhere_is_found_by_host_alone() {
+        for good in [
+            "http://127.0.0.1:8484/v1",
+            "http://localhost:8484/card/a/v1",
+            "http://127.0.0.1:8484",
+        ] {
+            assert_eq!(
+                whats(&[("OPENAI_BASE_URL", good), ("LEAF_BASE_URL", good)]),
+                [""; 0]
+            );
+        }
+        assert_eq!(
+            whats(&[(
+                "OPENAI_BASE_URL",
+                "https://user:secret@api.openai.com/v1?k=sk-1"
+            )]),
+            ["OPENAI_BASE_URL points to api.openai.com, not to leafgate"]
+        );
+        assert_eq!(
+            whats(&[
+                ("GROQ_BASE_URL", "http://127.0.0.1:8485/v1"),
+                ("OPENAI_API_BASE", "sk-1")
+            ])
+            .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_key_in_the_shell_is_found_and_never_shown() {
+        assert_eq!(
+            whats(&[("OPENAI_API_KEY", "sk-0123456789abcdef0123")]),
+            ["OPENAI_API_KEY holds a key in this shell"]
+        );
+        for good in ["card:seed-04-and-a-long-name", "unused", "x"] {
+            assert_eq!(whats(&[("OPENAI_API_KEY", good)]), [""; 0]);
+        }
+    }
+}
