@@ -17,6 +17,7 @@ use leafgate::policy::{
     Addresses, BaseUrl, Bind, Credential, Envelope, Fixtures, Host, SplitRoute,
 };
 use leafgate::terms::{FixtureId, HostPin};
+use leafgate::vocabulary::Vocabularies;
 
 const GLUE: [&str; 2] = ["Explain this function in one sentence:\n\n", "\n\nAnswer:"];
 
@@ -77,6 +78,7 @@ fn host() -> Host {
         models: vec!["tiny".into()],
         bind: Bind::Cover,
         bind_written: true,
+        vocabularies: Vocabularies::default(),
         clear_text: false,
     }
 }

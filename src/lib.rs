@@ -31,3 +31,4 @@ pub mod oracle;
 pub mod policy;
 pub mod terms;
 pub mod tree;
+pub mod vocabulary;

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sha2::Digest as _;
 use support::{
     CANARY, Gate, HOST, Host, OK_BODY, body, body_with, card, entry, fixture_hash, read_reply,
     split_card,
@@ -531,6 +532,77 @@ fn many_calls_on_one_connection_are_each_judged() {
     }
     assert_eq!((host.seen().len(), host.accepts()), (13, 1));
     assert_eq!(gate.of_kind("decision").len(), 20);
+}
+
+/// `vocabulary` in the policy: what one host takes besides the API, and no other host does.
+#[test]
+fn a_hosts_own_parameters_leave_for_that_host_with_their_types() {
+    let own = "vocabulary = { top_k = \"number\", guided_choice = \"[text]\", mode = \"'plain' | null\" }";
+    let (host, plain) = (Host::ok(), Host::ok());
+    let gate = Gate::with(&entry(&host, own), "");
+    let without = Gate::in_front_of(&plain);
+    let with = |name: &str, value: Value| {
+        let mut doc: Value = serde_json::from_slice(&body()).unwrap();
+        doc[name] = value;
+        doc.to_string().into_bytes()
+    };
+    let line = support::FIXTURE.lines().next().unwrap();
+    for (name, value) in [
+        ("top_k", json!(40)),
+        ("guided_choice", json!([line, line])),
+        ("mode", json!("plain")),
+        ("mode", json!(null)),
+    ] {
+        let payload = with(name, value);
+        let reply = gate.call(&card(json!({})), &payload);
+        assert_eq!(reply.status, 200, "{name} {reply:?}");
+        assert_eq!(host.seen().pop().unwrap().body, payload);
+        let refused = without.call(&card(json!({})), &payload);
+        let message = refused.json()["error"]["message"].to_string();
+        assert_eq!(refused.reason(), "body_unbound", "{name}");
+        assert!(
+            message.contains("the body at /* is")
+                && message.contains("under the host's vocabulary"),
+            "{message}"
+        );
+    }
+    let left = host.accepts();
+    for (name, value, place) in [
+        ("top_k", json!("40"), "/top_k"),
+        ("top_k", json!([40]), "/top_k"),
+        ("guided_choice", json!([line, 7]), "/guided_choice/1"),
+        ("guided_choice", json!([CANARY]), "/guided_choice/0"),
+        ("mode", json!("plan"), "/mode"),
+        ("min_p", json!(0.1), "/*"),
+    ] {
+        let refused = gate.call(&card(json!({})), &with(name, value));
+        let message = refused.json()["error"]["message"].to_string();
+        assert_eq!(refused.reason(), "body_unbound", "{name}");
+        assert!(
+            message.contains(&format!("the body at {place} is")),
+            "{message}"
+        );
+    }
+    assert_eq!((host.accepts(), plain.accepts()), (left, 0));
+    let hash = |gate: &Gate| {
+        let decisions = gate.of_kind("decision");
+        decisions
+            .iter()
+            .find_map(|one| one["bind"]["vocabulary_sha256"].as_str().map(str::to_owned))
+    };
+    // What the record says can be made again: the shipped file, then the names as `policy check --json` shows them.
+    let text = concat!(
+        include_str!("../policies/vocabulary/openai-chat.toml"),
+        r#"{"guided_choice":"[text]","mode":"'plain' | null","top_k":"number"}"#
+    );
+    let want: String = sha2::Sha256::digest(text)
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    assert_eq!(hash(&gate), Some(want));
+    assert_eq!(without.call(&card(json!({})), &body()).status, 200);
+    assert_ne!(hash(&without), hash(&gate));
+    assert!(!gate.ledger_text().contains(CANARY));
 }
 
 #[test]

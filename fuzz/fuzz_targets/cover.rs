@@ -34,7 +34,7 @@ static ROOM: LazyLock<Room> = LazyLock::new(|| {
     );
     write(
         "policy.toml",
-        "version = 1\n[fixtures]\nlock = \"fixtures.lock\"\n[hosts.local]\nbase_url = \"http://127.0.0.1:11434/v1\"\nmodels = [\"m\"]\nbind = \"cover\"\n",
+        "version = 1\n[fixtures]\nlock = \"fixtures.lock\"\n[hosts.local]\nbase_url = \"http://127.0.0.1:11434/v1\"\nmodels = [\"m\"]\nbind = \"cover\"\nvocabulary = { min_p = \"number\", guided_choice = \"[text]\", mode = \"'plain' | null\" }\n",
     );
     let policy = Policy::load(&dir.path().join("policy.toml")).unwrap_or_else(|faults| panic!("{faults:?}"));
     let registry = Registry::load(&policy.fixtures).unwrap_or_else(|faults| panic!("{faults:?}"));
@@ -48,7 +48,7 @@ fuzz_target!(|bytes: &[u8]| {
     let route = ROUTES[usize::from(*route) % ROUTES.len()];
     let Room { host, fixture } = &*ROOM;
     let bound = fixture.bind(host, route, body, &[0; 32]);
-    let findings = fixture.explain(&host.models, route, body);
+    let findings = fixture.explain(&host.models, std::slice::from_ref(&host.vocabularies), route, body);
     match bound {
         Ok(facts) => {
             assert_eq!(facts.mode, "cover");

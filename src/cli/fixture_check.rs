@@ -15,6 +15,7 @@ use super::out::{Done, Failure, Out, Tone, safe};
 use super::{policy, rooms};
 use crate::fixture::{Finding, Fixture};
 use crate::policy::{Bind, Host};
+use crate::vocabulary::Vocabularies;
 
 /// Show which characters of a body are not covered by a fixture and its glue.
 #[derive(Debug, clap::Args)]
@@ -35,7 +36,7 @@ pub(super) struct Args {
     /// The policy file; without one, the built-in policy and fixtures.lock
     #[arg(long, value_name = "F")]
     policy: Option<PathBuf>,
-    /// The host it would go to; without one, the models of every host may be named
+    /// The host it would go to; without one, the models and parameters of every host may be named
     #[arg(long, value_name = "PIN")]
     host: Option<String>,
     /// The path of the call under /v1
@@ -54,6 +55,8 @@ struct Against {
     fixture: Arc<Fixture>,
     host: Option<Arc<Host>>,
     models: Vec<String>,
+    /// Of the host, or of every host.
+    vocabularies: Vec<Vocabularies>,
     route: String,
 }
 
@@ -71,6 +74,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     let (_, fixture) = rooms::fixture_open(&policy, args.id.as_deref())?;
     let against = Against {
         models: rooms::models(&policy, host.as_deref()),
+        vocabularies: rooms::vocabularies(&policy, host.as_deref()),
         fixture,
         host,
         route: args.route.clone(),
@@ -174,7 +178,10 @@ impl Against {
                 findings: Vec::new(),
             };
         }
-        match self.fixture.explain(&self.models, &self.route, body) {
+        let found = self
+            .fixture
+            .explain(&self.models, &self.vocabularies, &self.route, body);
+        match found {
             Ok(findings) => Verdict {
                 bound: findings.is_empty(),
                 hint: None,

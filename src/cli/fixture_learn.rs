@@ -19,6 +19,7 @@ use super::out::{Done, Failure, Out};
 use super::{policy, rooms};
 use crate::fixture::{self, Entry, Fixture, Learned, Proposal, Sample};
 use crate::policy::Policy;
+use crate::vocabulary::Vocabularies;
 
 /// Learn the template around a fixture from the calls of your own command.
 #[derive(Debug, clap::Args)]
@@ -38,7 +39,7 @@ pub(super) struct Args {
     /// The policy file; without one, the built-in policy and fixtures.lock
     #[arg(long, value_name = "F")]
     policy: Option<PathBuf>,
-    /// The host the calls are for; without one, the models of every host may be named
+    /// The host the calls are for; without one, the models and parameters of every host may be named
     #[arg(long, value_name = "PIN")]
     host: Option<String>,
     /// Write what is proposed: the glue, or with --exact the bodies' hashes
@@ -78,6 +79,8 @@ struct Subject {
     glue: Vec<String>,
     /// The models that the policy lets a body name.
     allowed: Vec<String>,
+    /// The vocabularies of the host, or of every host.
+    vocabularies: Vec<Vocabularies>,
 }
 
 /// What came of it all.
@@ -129,6 +132,7 @@ impl Subject {
             .map_err(|fault| Failure::new(format!("{}: {fault}", entry.id)))?;
         Ok(Subject {
             allowed: rooms::models(&policy, host.as_deref()),
+            vocabularies: rooms::vocabularies(&policy, host.as_deref()),
             policy,
             entry,
             fixture,
@@ -142,7 +146,14 @@ impl Subject {
         let learned = if args.exact {
             Learned::default()
         } else {
-            fixture::propose(&self.fixture, &self.glue, &seen, samples).map_err(unusable)?
+            fixture::propose(
+                &self.fixture,
+                &self.glue,
+                &seen,
+                &self.vocabularies,
+                samples,
+            )
+            .map_err(unusable)?
         };
         let offered: Vec<(usize, Proposal)> = (1..)
             .zip(learned.proposals.iter().cloned())
@@ -152,8 +163,8 @@ impl Subject {
         all.extend(offered.iter().map(|(_, proposal)| proposal.text.clone()));
         let wider = self.fixture.under(&all).map_err(unusable)?;
         Ok(Outcome {
-            now: tell::Tally::of(&self.fixture, &seen, samples),
-            then: tell::Tally::of(&wider, &seen, samples),
+            now: tell::Tally::of(&self.fixture, &seen, &self.vocabularies, samples),
+            then: tell::Tally::of(&wider, &seen, &self.vocabularies, samples),
             models: seen
                 .into_iter()
                 .filter(|model| !self.allowed.contains(model))

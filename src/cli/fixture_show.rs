@@ -29,6 +29,9 @@ pub(super) fn places(findings: &[Finding], out: &mut Out) -> Result<(), Failure>
         for line in marked(&finding.text, &finding.ranges, out) {
             out.line(format!("    {line}").trim_end())?;
         }
+        if let Some(advice) = finding.advice() {
+            out.line(format!("    {advice}"))?;
+        }
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::fixture::{self, AddFault, Entry, Fixture, Registry};
 use crate::ledger;
 use crate::policy::{self, Host, Policy};
 use crate::terms::{FixtureHash, FixtureId, HostPin, Reason, Secret};
+use crate::vocabulary::Vocabularies;
 
 /// What `fixture add` is told. Files are relative to the working directory.
 #[derive(Debug, Clone)]
@@ -172,6 +173,20 @@ pub(super) fn models(policy: &Policy, host: Option<&Host>) -> Vec<String> {
             .values()
             .flat_map(|host| host.models.iter().cloned())
             .collect(),
+    }
+}
+
+/// What a body may be held against: the host's vocabularies, or where none is named the shipped ones and those of each host that adds to them.
+pub(super) fn vocabularies(policy: &Policy, host: Option<&Host>) -> Vec<Vocabularies> {
+    match host {
+        Some(host) => vec![host.vocabularies.clone()],
+        None => {
+            let hosts = policy.hosts.values();
+            let own = hosts.map(|host| host.vocabularies.clone());
+            std::iter::once(Vocabularies::default())
+                .chain(own.filter(|own| own.added().next().is_some()))
+                .collect()
+        }
     }
 }
 

@@ -340,3 +340,87 @@ fn fixture_check_and_learn_say_what_is_missing() {
     std::fs::write(&file, "another text").unwrap();
     assert!(failed(check(&["--id", "f"]).0).contains("no longer have the recorded hash"));
 }
+
+#[test]
+fn check_learn_and_explain_know_what_a_host_adds() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let host = |pin: &str, more: &str| {
+        format!(
+            "[hosts.\"{pin}\"]\nbase_url = \"https://{pin}/v1\"\nmodels = [\"tiny\"]\nmax_age = \"366d\"\ncopied_at = {}\n{more}\n",
+            jiff::Timestamp::now()
+        )
+    };
+    let policy = format!(
+        "version = 1\n[fixtures]\nlock = \"fixtures.lock\"\n{}{}",
+        host("plain.example", ""),
+        host("own.example", "vocabulary = { min_p = \"number\" }")
+    );
+    std::fs::write(at("policy.toml"), policy).unwrap();
+    std::fs::write(at("f.txt"), "a fixture that is long enough").unwrap();
+    let (file, lock, policy) = (at("f.txt"), at("fixtures.lock"), at("policy.toml"));
+    let added = ["fixture", "add", &file, "--id", "f", "--lock", &lock];
+    assert_eq!(ran(&added).0.unwrap(), Done::Yes);
+    let shown = ran(&["policy", "check", &policy]).1;
+    assert!(
+        shown.contains("hosts.\"own.example\".vocabulary.min_p"),
+        "{shown}"
+    );
+    let content = |more: &str| {
+        format!(
+            r#"{{"model":"tiny","messages":[{{"role":"user","content":"a fixture that is long enough"}}],{more}}}"#
+        )
+    };
+    let body = at("body.jsonl");
+    for (value, hosts) in [
+        ("\"min_p\":0.1", [None, Some("own.example")].as_slice()),
+        ("\"min_p\":true", &[]),
+        (
+            "\"top_p\":0.1",
+            &[None, Some("own.example"), Some("plain.example")],
+        ),
+    ] {
+        std::fs::write(&body, content(value)).unwrap();
+        for host in [None, Some("own.example"), Some("plain.example")] {
+            let more = host.map_or(Vec::new(), |host| vec!["--host", host]);
+            let wanted = if hosts.contains(&host) {
+                Done::Yes
+            } else {
+                Done::No
+            };
+            let check = [&["fixture", "check", &body, "--policy", &policy][..], &more].concat();
+            let (done, text) = ran(&check);
+            assert_eq!(done.unwrap(), wanted, "{value} {host:?}: {text}");
+            let advice = "the policy may name it under the host's vocabulary";
+            assert_eq!(
+                text.contains(advice),
+                value.contains("min_p") && host == Some("plain.example"),
+                "{text}"
+            );
+            let learn = ["fixture", "learn", "--policy", &policy, "--from", &body];
+            let (done, text) = ran(&[&learn[..], &more].concat());
+            assert_eq!(done.unwrap(), wanted, "{value} {host:?}: {text}");
+        }
+    }
+    std::fs::write(&body, content("\"min_p\":0.1")).unwrap();
+    let hash = ran(&["hash", &file]).1;
+    for (pin, wanted) in [("own.example", Done::Yes), ("plain.example", Done::No)] {
+        let card = serde_json::json!({"fixture_id": "f", "fixture_hash": hash.split_whitespace().next(), "egress_class": "public-fixture",
+            "residue": [], "host_pin": pin, "replay_window": "24h", "writable_surface": "tmpdir"});
+        std::fs::write(at("card.json"), card.to_string()).unwrap();
+        let (done, text) = ran(&[
+            "explain",
+            &at("card.json"),
+            "--body",
+            &body,
+            "--policy",
+            &policy,
+        ]);
+        assert_eq!(done.unwrap(), wanted, "{text}");
+        assert_eq!(
+            text.contains("under the host's vocabulary"),
+            wanted == Done::No,
+            "{text}"
+        );
+    }
+}

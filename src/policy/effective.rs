@@ -3,6 +3,7 @@
 //! Promises: every value after defaults is in it under the name that the policy file uses; a secret is not, only where it comes from. Paths
 //! are shown as the policy writes them, so the same policy has the same hash wherever it stands.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -110,6 +111,7 @@ impl Policy {
             "split": split(host),
             "models": host.models,
             "bind": host.bind.name(),
+            "vocabulary": host.vocabularies.added().collect::<BTreeMap<_, _>>(),
             // Written `cover` or `exact` turns the fixture checks on (contract, section 3), so it is a value of its own.
             "checks_fixture": host.checks_fixture(),
             "clear_text": host.clear_text,

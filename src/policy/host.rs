@@ -14,10 +14,10 @@ use super::model::{Addresses, BaseUrl, Bind, Host, Network};
 use super::read::{Table, Value};
 use super::settings::Sources;
 use super::units::{DAY, duration};
-use super::{host_calls, secrets, url};
+use super::{host_calls, secrets, url, vocabulary};
 use crate::terms::HostPin;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "base_url",
     "source",
     "copied_at",
@@ -32,6 +32,7 @@ const KEYS: [&str; 15] = [
     "split",
     "models",
     "bind",
+    "vocabulary",
     "clear_text",
 ];
 /// How far ahead of this machine's clock `copied_at` may be.
@@ -79,6 +80,7 @@ pub(super) fn host(
         .as_ref()
         .map_or_else(Vec::new, |class| resolve(&table, class));
     let routes = host_calls::routes(&table);
+    let vocabularies = vocabulary::vocabulary(&table, bind, &routes);
     let split = host_calls::split(&table);
     let tls_only = |name: &str| tls_only(&table, name, base.as_ref());
     let ca = tls_only("ca").and_then(|value| secrets::certificates(&value));
@@ -100,8 +102,9 @@ pub(super) fn host(
         headers,
         split: split?,
         models,
-        bind,
+        bind: bind?,
         bind_written,
+        vocabularies: vocabularies?,
         clear_text,
     })
 }
@@ -259,7 +262,7 @@ fn bind(
     host: &Value<'_>,
     addresses: Option<&Addresses>,
     models: &[String],
-) -> (Bind, bool) {
+) -> (Option<Bind>, bool) {
     let words = [
         ("cover", Bind::Cover),
         ("exact", Bind::Exact),
@@ -268,12 +271,13 @@ fn bind(
     let value = table.get("bind");
     let written = value.as_ref().and_then(|value| value.choice(&words));
     let default = match addresses {
-        Some(Addresses::Loopback) | None => Bind::None,
-        Some(Addresses::Public | Addresses::Private | Addresses::Networks(_)) => Bind::Cover,
+        Some(Addresses::Loopback) => Some(Bind::None),
+        Some(Addresses::Public | Addresses::Private | Addresses::Networks(_)) => Some(Bind::Cover),
+        None => None,
     };
     // A bind that could not be read is a fault already; do not ask for models besides.
-    let bind = written.unwrap_or(if value.is_some() { Bind::None } else { default });
-    if bind == Bind::Cover && models.is_empty() {
+    let bind = if value.is_some() { written } else { default };
+    if bind == Some(Bind::Cover) && models.is_empty() {
         let models_value = table.get("models");
         models_value.as_ref().or(value.as_ref()).unwrap_or(host).fault(
             "bind = \"cover\" needs models: name the models a release may carry, or write another bind",

@@ -2,7 +2,7 @@
 //!
 //! Promises: a [`Policy`] value is whole and without contradiction; what the file did not say has the contract's default; a
 //! secret is in a [`Secret`](crate::terms::Secret) and in no `Debug` output. Makers: [`Policy::load`], [`Policy::load_with`] and
-//! [`Policy::embedded`]. It reads `terms` and nobody else.
+//! [`Policy::embedded`]. It reads `terms` and `vocabulary`, nobody else.
 
 mod addresses;
 mod confirm;
@@ -18,6 +18,7 @@ mod settings;
 mod tests;
 mod units;
 mod url;
+mod vocabulary;
 
 pub use confirm::{ConfirmError, confirm_pin};
 pub use fault::Fault;

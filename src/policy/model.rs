@@ -10,6 +10,7 @@ use http::{HeaderName, Method};
 use jiff::Timestamp;
 
 use crate::terms::{FailureLabel, HostPin, Secret};
+use crate::vocabulary::Vocabularies;
 
 /// A whole policy.
 #[derive(Debug)]
@@ -195,6 +196,8 @@ pub struct Host {
     pub bind: Bind,
     /// Whether `bind` was written as `cover` or `exact` in the policy, not defaulted.
     pub bind_written: bool,
+    /// What a body may name under `cover`: the API's parameters, and those of `vocabulary`.
+    pub vocabularies: Vocabularies,
     /// `clear_text = true`
     pub clear_text: bool,
 }

@@ -785,6 +785,288 @@ fn cover_needs_models() {
     assert!(host.bind_written && host.checks_fixture());
 }
 
+/// A host under `cover`, with these lines at its end.
+fn cover_with(lines: &str) -> String {
+    format!(
+        "{MINIMAL}[hosts.\"a.example\"]\nbase_url = \"https://a.example/v1\"\nmodels = [\"m\"]\n{lines}\n"
+    )
+}
+
+#[test]
+fn a_vocabulary_adds_parameters_and_each_fault_has_its_place() {
+    let text = "top_k = \"number\", min_p = \"number | null\", guided_choice = \"[text]\", mode = \"'a' | ['b'|'c'] | boolean\", \"x.y\" = \"text\"";
+    let policy = good(&cover_with(&format!("vocabulary = {{ {text} }}")));
+    let own = &policy.hosts["a.example"].vocabularies;
+    let names: Vec<_> = own.added().map(|(name, _)| name).collect();
+    assert_eq!(names, ["guided_choice", "min_p", "mode", "top_k", "x.y"]);
+    let shown = &policy.effective()["hosts"]["a.example"]["vocabulary"];
+    assert_eq!(shown["mode"], "'a' | ['b'|'c'] | boolean");
+    assert_eq!(shown.as_object().unwrap().len(), 5);
+
+    let long = "n".repeat(64);
+    let word = "w".repeat(64);
+    let files = "for the shipped vocabularies alone";
+    let rows: [(&str, String, String, &str); 26] = [
+        (
+            "own = \"number\"",
+            "own = 7".into(),
+            "own".into(),
+            "wrong type: an integer",
+        ),
+        (
+            "own = \"number\"",
+            "own = { a = \"number\" }".into(),
+            "own".into(),
+            "wrong type: a table",
+        ),
+        (
+            "own = \"number\"",
+            "own = \"numbers\"".into(),
+            "own".into(),
+            "unknown word, at byte 0",
+        ),
+        (
+            "own = \"number\"",
+            "own = \"\"".into(),
+            "own".into(),
+            "a type is missing",
+        ),
+        (
+            "own = \"number\"",
+            "own = \"number |\"".into(),
+            "own".into(),
+            "a type is missing, at byte 8",
+        ),
+        (
+            "own = \"number | null\"",
+            "own = \"number null\"".into(),
+            "own".into(),
+            "stray text",
+        ),
+        (
+            "own = \"[text]\"",
+            "own = \"[text\"".into(),
+            "own".into(),
+            "not closed",
+        ),
+        (
+            "own = \"[text]\"",
+            "own = \"[text] | ['a']\"".into(),
+            "own".into(),
+            "two kinds of array",
+        ),
+        (
+            "own = \"[text]\"",
+            "own = \"[number]\"".into(),
+            "own".into(),
+            "in disguise",
+        ),
+        (
+            "own = \"['a']\"",
+            "own = \"['a' | boolean]\"".into(),
+            "own".into(),
+            "in disguise",
+        ),
+        (
+            "own = \"[text] | null\"",
+            "own = \"[text | null]\"".into(),
+            "own".into(),
+            "in disguise",
+        ),
+        (
+            "own = \"[text]\"",
+            "own = \"[[text]]\"".into(),
+            "own".into(),
+            "in disguise",
+        ),
+        (
+            "own = \"text\"",
+            "own = \"any\"".into(),
+            "own".into(),
+            files,
+        ),
+        (
+            "own = \"text\"",
+            "own = \"model\"".into(),
+            "own".into(),
+            files,
+        ),
+        (
+            "own = \"text\"",
+            "own = \"[data_url]\"".into(),
+            "own".into(),
+            files,
+        ),
+        (
+            "own = \"text\"",
+            "own = \"base64\"".into(),
+            "own".into(),
+            files,
+        ),
+        (
+            "own = \"text\"",
+            "own = \"@message\"".into(),
+            "own".into(),
+            files,
+        ),
+        (
+            "own = \"text\"",
+            "own = \"{text}\"".into(),
+            "own".into(),
+            files,
+        ),
+        (
+            "own = \"'a'\"",
+            "own = \"'a\"".into(),
+            "own".into(),
+            "closing quote",
+        ),
+        (
+            "own = \"'a'\"",
+            "own = \"''\"".into(),
+            "own".into(),
+            "1 to 64 bytes",
+        ),
+        (
+            "own = \"'a'\"",
+            "own = \"'\u{e9}'\"".into(),
+            "own".into(),
+            "1 to 64 bytes",
+        ),
+        (
+            "own = \"'a'\"",
+            format!("own = \"'{word}w'\""),
+            "own".into(),
+            "1 to 64 bytes",
+        ),
+        (
+            "own = \"number\"",
+            "\"o n\" = \"number\"".into(),
+            "\"o n\"".into(),
+            "not a parameter name",
+        ),
+        (
+            "own = \"number\"",
+            format!("{long}n = \"number\""),
+            format!("{long}n"),
+            "not a parameter name",
+        ),
+        (
+            "own = \"number\"",
+            "model = \"text\"".into(),
+            "model".into(),
+            "on every route of the host",
+        ),
+        (
+            "seed = \"number | null\"",
+            "seed = \"number\"".into(),
+            "seed".into(),
+            "POST /chat/completions has this parameter already, as number | null",
+        ),
+    ];
+    good(&cover_with(&format!(
+        "vocabulary = {{ {long} = \"'{word}'\" }}"
+    )));
+    for (good_line, bad_line, key, what) in rows {
+        good(&cover_with(&format!("vocabulary = {{ {good_line} }}")));
+        let text = cover_with(&format!(
+            "[hosts.\"a.example\".vocabulary]\nfine = \"number\"\n{bad_line}"
+        ));
+        let faults = load(&text).map(|_| ()).expect_err(&text);
+        let [fault] = &faults[..] else {
+            panic!("{bad_line}: {faults:?}")
+        };
+        let place = format!("hosts.\"a.example\".vocabulary.{key}");
+        assert_eq!(
+            (fault.line, fault.key.as_str()),
+            (7, place.as_str()),
+            "{bad_line}"
+        );
+        assert!(fault.what.contains(what), "{bad_line}: {fault}");
+    }
+    // A hostile depth is a fault, not a deep call.
+    let deep = format!("vocabulary = {{ own = \"{}\" }}", "[".repeat(500_000));
+    assert_eq!(places(&cover_with(&deep)).len(), 1);
+    // What the file says is in no fault.
+    let fault = &load(&cover_with("vocabulary = { own = \"'a' secret\" }"))
+        .map(|_| ())
+        .unwrap_err()[0];
+    assert!(!fault.to_string().contains("secret"), "{fault}");
+}
+
+#[test]
+fn a_vocabulary_without_effect_is_a_fault() {
+    let own = "vocabulary = { min_p = \"number\" }";
+    for (lines, key) in [
+        (format!("{own}\nbind = \"exact\""), Some("vocabulary")),
+        (format!("{own}\nbind = \"none\""), Some("vocabulary")),
+        (format!("{own}\nbind = \"cover\""), None),
+        // A bind that cannot be read is a fault of its own, and one is enough.
+        (format!("{own}\nbind = \"covers\""), Some("bind")),
+        (
+            format!("{own}\nroutes = [\"POST /audio\"]"),
+            Some("vocabulary"),
+        ),
+        (
+            format!("{own}\nroutes = [\"GET /chat/completions\"]"),
+            Some("vocabulary"),
+        ),
+        (
+            format!("{own}\nroutes = [\"POST /audio\", \"POST /completions\"]"),
+            None,
+        ),
+        (format!("{own}\nroutes = []"), Some("routes")),
+        ("vocabulary = {}".into(), Some("vocabulary")),
+        ("vocabulary = [\"min_p\"]".into(), Some("vocabulary")),
+        // Only where every route has it already is nothing left to add; another type is a fault where one route has it.
+        ("vocabulary = { echo = \"boolean | null\" }".into(), None),
+        ("vocabulary = { echo = \"null|boolean\" }".into(), None),
+        (
+            "vocabulary = { echo = \"boolean\" }".into(),
+            Some("vocabulary.echo"),
+        ),
+        (
+            "vocabulary = { echo = \"boolean\" }\nroutes = [\"POST /messages\"]".into(),
+            None,
+        ),
+        (
+            "vocabulary = { echo = \"boolean | null\" }\nroutes = [\"POST /completions\"]".into(),
+            Some("vocabulary.echo"),
+        ),
+        (
+            "vocabulary = { messages = \"[text]\" }".into(),
+            Some("vocabulary.messages"),
+        ),
+        ("vocabulary = { stop = \"null | [text]\" }".into(), None),
+        (
+            "vocabulary = { stop = \"null | ['x']\" }".into(),
+            Some("vocabulary.stop"),
+        ),
+        (
+            "vocabulary = { stop = \"null | text\" }".into(),
+            Some("vocabulary.stop"),
+        ),
+    ] {
+        let text = cover_with(&lines);
+        match key {
+            None => drop(good(&text)),
+            Some(key) => {
+                let places = places(&text);
+                assert_eq!(places.len(), 1, "{lines}: {places:?}");
+                assert!(
+                    places[0].ends_with(&format!("a.example\".{key}")),
+                    "{lines}: {places:?}"
+                );
+            }
+        }
+    }
+    let local = format!(
+        "{MINIMAL}[hosts.local]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodels = [\"m\"]\n{own}\n"
+    );
+    assert_eq!(places(&local), ["5 hosts.local.vocabulary"]);
+    good(&format!("{local}bind = \"cover\""));
+}
+
 #[test]
 fn the_hash_is_of_the_values_and_not_of_the_place_or_the_secret() {
     let text = host_with("ca = \"certs/example-ca.pem\"\ncredential = { env = \"K\" }");
@@ -803,6 +1085,14 @@ fn the_hash_is_of_the_values_and_not_of_the_place_or_the_secret() {
         );
     }
     assert_ne!(one.hash, good(&text.replace("\"K\"", "\"L\"")).hash);
+    let own = |lines: &str| good(&cover_with(lines)).hash;
+    let added = own("vocabulary = { min_p = \"number\" }");
+    assert_ne!(added, own(""));
+    assert_ne!(added, own("vocabulary = { min_p = \"number | null\" }"));
+    assert_eq!(
+        added,
+        own("[hosts.\"a.example\".vocabulary]\nmin_p = \"number\"")
+    );
     let written = format!("{MINIMAL}[limits]\nidle = \"5m\"\n");
     assert_eq!(good(&written).hash, good(MINIMAL).hash);
 }

@@ -9,6 +9,7 @@ use super::capture::Captured;
 use super::{Args, Outcome, Subject};
 use crate::cli::out::{Failure, Out, Tone, safe};
 use crate::fixture::{Fixture, Proposal, Sample};
+use crate::vocabulary::Vocabularies;
 
 /// Glue shorter than this counts only next to fixture text (contract, section 8).
 const SHORT: usize = 12;
@@ -27,17 +28,25 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn of(fixture: &Fixture, models: &[String], samples: &[Sample]) -> Tally {
+    pub(super) fn of(
+        fixture: &Fixture,
+        models: &[String],
+        vocabularies: &[Vocabularies],
+        samples: &[Sample],
+    ) -> Tally {
         let mut tally = Tally {
             bodies: samples.len(),
             ..Tally::default()
         };
         for sample in samples {
             let mut own: BTreeMap<(String, String), u64> = BTreeMap::new();
-            match fixture.explain(models, &sample.route, &sample.body) {
+            match fixture.explain(models, vocabularies, &sample.route, &sample.body) {
                 Ok(findings) => {
                     for finding in findings {
-                        let clause = finding.fault.clause().to_owned();
+                        let mut clause = finding.fault.clause().to_owned();
+                        if let Some(advice) = finding.advice() {
+                            clause = format!("{clause} ({advice})");
+                        }
                         *own.entry((finding.pointer, clause)).or_default() += finding.uncovered;
                     }
                 }

@@ -20,6 +20,7 @@ use crate::egress::{Answer, Egress, Failed, exchange};
 use crate::ledger::Outcome;
 use crate::policy::*;
 use crate::terms::HostPin;
+use crate::vocabulary::Vocabularies;
 
 pub(super) const OK: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
@@ -105,6 +106,7 @@ pub(super) fn named(name: &str, port: u16) -> Host {
         models: vec!["m-small".to_owned()],
         bind: Bind::None,
         bind_written: false,
+        vocabularies: Vocabularies::default(),
         clear_text: false,
     }
 }
