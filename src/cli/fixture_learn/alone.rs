@@ -176,11 +176,12 @@ fn word(path: &Path) -> String {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a test that runs the commands in a shell"
-)]
 mod tests {
+    #![allow(
+        clippy::disallowed_methods,
+        reason = "a test that runs the commands in a shell"
+    )]
+
     use super::*;
 
     const STOPS: [&str; 5] = ["\ndef", "it's %s \\n", "-- é\u{1b}[0m", "\"q\"", "`$x`"];
