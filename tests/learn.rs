@@ -217,6 +217,84 @@ fn exact(dir: &Path, python: &str) {
         7,
         "the fixture's hash and six bodies"
     );
+    leaves_by_hash_alone(dir);
+}
+
+/// Under `bind = "exact"` a recorded body would leave, byte for byte, and the same body with one more space would not.
+fn leaves_by_hash_alone(dir: &Path) {
+    let policy = std::fs::read_to_string(dir.join("policy.toml")).unwrap();
+    std::fs::write(dir.join("exact.toml"), policy + "bind = \"exact\"\n").unwrap();
+    let card = "card new --fixture set.jsonl --id set --class public-fixture --no-residue --pin local --window 24h --surface tmpdir --out card.json";
+    let card: Vec<&str> = card.split(' ').collect();
+    assert!(leafgate(dir, &card).status.success());
+    let explain = |body: &str| {
+        std::fs::write(dir.join("body.json"), body).unwrap();
+        let line = "explain card.json --body body.json --policy exact.toml";
+        let output = leafgate(dir, &line.split(' ').collect::<Vec<_>>());
+        (output.status.code(), text(&output.stdout))
+    };
+    let bodies = std::fs::read_to_string(dir.join("bodies.jsonl")).unwrap();
+    assert_eq!(bodies.lines().count(), 6);
+    for body in bodies.lines() {
+        let (status, out) = explain(body);
+        assert_eq!(status, Some(0), "{out}");
+        assert!(out.contains("byte for byte (bind exact)"), "{out}");
+        let (status, out) = explain(&format!("{body} "));
+        assert_eq!(status, Some(1), "{out}");
+        assert!(
+            out.contains("body_unbound") && out.contains("fixture learn --exact"),
+            "{out}"
+        );
+    }
+}
+
+/// Stop words stand alone in their strings. The commands that `fixture learn` prints are run as they are, and then everything is bound.
+#[test]
+fn the_commands_for_stop_words_do_what_they_say() {
+    let dir = folder();
+    let dir = dir.path();
+    let bodies: String = ITEMS
+        .iter()
+        .map(|item| {
+            let content = format!("Explain this function in one sentence:\n\n{item}");
+            let messages = [serde_json::json!({"role": "user", "content": content})];
+            let stop = ["\nit's", "\ndef"];
+            serde_json::json!({"model": "tiny", "messages": messages, "stop": stop}).to_string()
+                + "\n"
+        })
+        .collect();
+    std::fs::write(dir.join("bodies.jsonl"), bodies).unwrap();
+    let line = "fixture learn --policy policy.toml --from bodies.jsonl --accept";
+    let learn = || {
+        let output = leafgate(dir, &line.split(' ').collect::<Vec<_>>());
+        (output.status.code(), text(&output.stdout))
+    };
+    let (status, out) = learn();
+    assert_eq!(status, Some(1), "{out}");
+    assert!(
+        out.contains("  /stop/*  |\\ndef|  in 3 different texts\n"),
+        "{out}"
+    );
+    let commands: Vec<&str> = out
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("printf ") || line.starts_with("leafgate fixture add "))
+        .collect();
+    assert_eq!(commands.len(), 2, "{out}");
+    for command in commands {
+        let program = format!("'{}'", env!("CARGO_BIN_EXE_leafgate"));
+        let command = command.replacen("leafgate", &program, 1);
+        let shell = Command::new("sh")
+            .args(["-c", &command])
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        assert!(shell.status.success(), "{command}: {shell:?}");
+    }
+    let (status, out) = learn();
+    assert_eq!(status, Some(0), "{out}");
+    assert!(out.contains("every body is covered"), "{out}");
+    assert!(out.contains("3 of 3 bodies are bound now"), "{out}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `explain`: the whole path of one card, dry. Nothing is sent, resolved or recorded.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub(super) struct Args {
     /// The card file; `-` is standard input
     #[arg(value_name = "CARD")]
     card: String,
-    /// The body of the call
+    /// The body of the call; `-` is standard input
     #[arg(long, value_name = "F")]
     body: Option<PathBuf>,
     /// The policy file; without one, the built-in policy
@@ -43,18 +44,34 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// The body of the call; empty where none was named.
+fn body(args: &Args) -> Result<Bytes, Failure> {
+    let Some(file) = &args.body else {
+        return Ok(Bytes::new());
+    };
+    let read = if file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .lock()
+            .read_to_end(&mut bytes)
+            .map(|_| bytes)
+    } else {
+        std::fs::read(file)
+    };
+    Ok(read.map_err(|error| Failure::file(file, &error))?.into())
+}
+
 pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
+    if args.card == "-" && args.body.as_ref().is_some_and(|b| b.as_os_str() == "-") {
+        return Err(Failure::new(
+            "CARD and --body: both are standard input (-); write one of them to a file",
+        ));
+    }
     let reading = read(&args.card)?;
     let decision = classify(&reading);
     let ruling = decision.ruling();
     let policy = Arc::new(policy::load(args.policy.as_ref())?);
-    let body = match &args.body {
-        None => Bytes::new(),
-        Some(file) => std::fs::read(file)
-            .map_err(|error| Failure::file(file, &error))?
-            .into(),
-    };
-    let admitted = admission(decision, &policy, &args.path, body)?;
+    let admitted = admission(decision, &policy, &args.path, body(args)?)?;
     if args.json {
         let mut facts = facts(&args.card, &reading, &ruling);
         match &admitted {

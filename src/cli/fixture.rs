@@ -120,15 +120,33 @@ fn add(args: Add, out: &mut Out) -> Result<Done, Failure> {
     };
     let added = rooms::fixture_add(&args.lock, &new)?;
     let (hash, warnings) = (added.hash, added.warnings);
+    let before = added.before.as_ref();
     let glue = added.glue.map(|glue| glue.display().to_string());
     let lock = args.lock.display().to_string();
     if args.json {
         out.json(&json!({
             "id": new.id.as_str(), "hash": hash.as_str(), "format": new.format.name(), "lock": lock, "glue": glue, "warnings": warnings,
+            "before": before.map(|before| before.hash.as_str()), "same": before.is_some_and(|before| before.same),
+            "also": added.also.iter().map(|(file, id)| json!({"file": file.display().to_string(), "id": id.as_str()})).collect::<Vec<_>>(),
         }))?;
         return Ok(Done::Yes);
     }
     out.line(format!("{}  {hash}  in {}", new.id, safe(&lock)))?;
+    match before {
+        Some(before) if before.same => out.line("it is registered already, and as it was")?,
+        Some(before) if before.hash == hash => {
+            out.line("it was registered already; the files are unchanged, the entry is not")?;
+        }
+        Some(before) => out.line(format!(
+            "it takes the place of {}: a card with that hash is refused from now on",
+            before.hash
+        ))?,
+        None => {}
+    }
+    for (file, id) in &added.also {
+        let file = file.display().to_string();
+        out.line(format!("{} is registered under {id} too", safe(&file)))?;
+    }
     if let Some(glue) = glue {
         let kept = if new.glue.is_none() { ", kept" } else { "" };
         out.line(format!("glue: {}{kept}", safe(&glue)))?;

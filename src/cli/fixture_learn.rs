@@ -3,6 +3,7 @@
 //! Promises: the capture has no way out; a string of one body only is not proposed; nothing is written without `--accept` but what `--record` asks for.
 //! The command itself is the user's own: what it sends elsewhere is not seen here.
 
+mod alone;
 mod answers;
 mod capture;
 mod command;

@@ -42,36 +42,75 @@ pub(super) struct Added {
     pub(super) warnings: Vec<String>,
     /// The entry's glue file, as the lock file writes it.
     pub(super) glue: Option<PathBuf>,
+    /// The entry that had this id before, where there was one.
+    pub(super) before: Option<Before>,
+    /// Files that stand under another id too, each with that id.
+    pub(super) also: Vec<(PathBuf, FixtureId)>,
+}
+
+/// The entry that a new one took the place of.
+#[derive(Debug, Clone)]
+pub(super) struct Before {
+    pub(super) hash: FixtureHash,
+    /// Whether the new entry says the same.
+    pub(super) same: bool,
 }
 
 /// Records a fixture. An entry that is replaced keeps its glue where no other is named: it was accepted for this id.
 pub(super) fn fixture_add(lock: &Path, new: &NewFixture) -> Result<Added, Failure> {
     let folder = folder(lock)?;
     let beside = |file: &PathBuf| beside(&folder, file);
+    let paths: Vec<PathBuf> = new.files.iter().map(beside).collect::<Result<_, _>>()?;
+    for (place, path) in paths.iter().enumerate() {
+        if paths[..place].contains(path) {
+            let path = path.display();
+            return Err(Failure::new(format!(
+                "FILE: {path} is named twice; name each file once"
+            )));
+        }
+    }
+    let entries = entries(lock);
+    let old = entries.iter().find(|entry| entry.id == new.id);
     let entry = fixture::NewFixture {
         id: new.id.clone(),
-        paths: new.files.iter().map(beside).collect::<Result<_, _>>()?,
+        paths,
         format: new.format,
         glue: match &new.glue {
             Some(glue) => Some(beside(glue)?),
-            None => glue_before(lock, &new.id),
+            None => old.and_then(|old| old.glue.clone()),
         },
         bodies: Vec::new(),
     };
     let warnings = fixture::warnings(&folder, &entry).map_err(add_failed)?;
     let hash = fixture::add(lock, &entry, new.key.as_ref()).map_err(add_failed)?;
+    let before = old.map(|old| Before {
+        same: old.hash == hash
+            && old.paths == entry.paths
+            && old.format == entry.format
+            && old.glue == entry.glue,
+        hash: old.hash.clone(),
+    });
+    let others = entries.iter().filter(|other| other.id != new.id);
+    let also = others
+        .flat_map(|other| other.paths.iter().map(|path| (path.clone(), &other.id)))
+        .filter(|(path, _)| entry.paths.contains(path))
+        .map(|(path, id)| (path, id.clone()))
+        .collect();
     Ok(Added {
         hash,
         warnings: warnings.iter().map(ToString::to_string).collect(),
         glue: entry.glue,
+        before,
+        also,
     })
 }
 
-/// The glue that the lock file names for this id; a lock file with faults names none, and is not written to either.
-fn glue_before(lock: &Path, id: &FixtureId) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(lock).ok()?;
-    let entries = fixture::parse_lock(lock, &text).ok()?;
-    entries.into_iter().find(|entry| entry.id == *id)?.glue
+/// The entries of the lock file; one with faults gives none, and is not written to either.
+fn entries(lock: &Path) -> Vec<Entry> {
+    std::fs::read_to_string(lock)
+        .ok()
+        .and_then(|text| fixture::parse_lock(lock, &text).ok())
+        .unwrap_or_default()
 }
 
 pub(super) fn add_failed(fault: AddFault) -> Failure {

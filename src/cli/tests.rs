@@ -290,6 +290,63 @@ fn a_fixture_added_anew_keeps_its_glue() {
 }
 
 #[test]
+fn a_fixture_that_is_registered_already_is_said_to_be_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("f.txt"), "a fixture that is long enough").unwrap();
+    std::fs::write(at("g.txt"), "another one, as long as that").unwrap();
+    let (f, g, lock) = (at("f.txt"), at("g.txt"), at("fixtures.lock"));
+    let add = |files: &[&str], id: &str| {
+        let line = [&["fixture", "add"], files, &["--id", id, "--lock", &lock]].concat();
+        ran(&line)
+    };
+    let first = add(&[&f], "one").1;
+    assert!(!first.contains("regist"), "{first}");
+    let again = add(&[&f], "one").1;
+    assert!(
+        again.contains("registered already, and as it was\n"),
+        "{again}"
+    );
+    let other = add(&[&f], "two").1;
+    assert!(
+        other.contains("f.txt is registered under one too\n"),
+        "{other}"
+    );
+    let hash = first.split_whitespace().nth(1).unwrap();
+    let wider = add(&[&f, &g], "one").1;
+    assert!(
+        wider.contains(&format!("takes the place of {hash}: a card with that hash")),
+        "{wider}"
+    );
+    match add(&[&f, &f], "one").0 {
+        Err(Failure::Lines(lines)) => {
+            assert!(lines[0].contains("f.txt is named twice"), "{lines:?}")
+        }
+        other => panic!("{other:?}"),
+    }
+    let line = [
+        "fixture", "add", &f, "--id", "two", "--lock", &lock, "--json",
+    ];
+    let facts: serde_json::Value = serde_json::from_str(&ran(&line).1).unwrap();
+    assert_eq!(facts["same"], true);
+    assert_eq!(facts["before"], hash);
+    assert_eq!(
+        facts["also"],
+        serde_json::json!([{"file": "f.txt", "id": "one"}])
+    );
+}
+
+#[test]
+fn a_card_and_a_body_cannot_both_be_standard_input() {
+    match ran(&["explain", "-", "--body", "-"]).0 {
+        Err(Failure::Lines(lines)) => {
+            assert!(lines[0].contains("both are standard input"), "{lines:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn fixture_check_and_learn_say_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();

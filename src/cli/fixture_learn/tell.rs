@@ -6,7 +6,7 @@ use std::io::Write as _;
 use serde_json::{Value, json};
 
 use super::capture::Captured;
-use super::{Args, Outcome, Subject};
+use super::{Args, Outcome, Subject, alone};
 use crate::cli::out::{Failure, Out, Tone, safe};
 use crate::fixture::{Fixture, Proposal, Sample};
 use crate::vocabulary::Vocabularies;
@@ -80,7 +80,7 @@ impl Tally {
 }
 
 /// `1 body`, `2 bodies`.
-fn many(count: usize, one: &str, more: &str) -> String {
+pub(super) fn many(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
@@ -125,6 +125,7 @@ pub(super) fn outcome(
         exact(subject, outcome, out)?;
     } else {
         proposals(subject, outcome, out)?;
+        alone::tell(subject, &outcome.learned.alone, out)?;
         bound(outcome, out)?;
     }
     if !outcome.models.is_empty() {
@@ -155,7 +156,8 @@ fn facts(subject: &Subject, outcome: &Outcome) -> Value {
         })
     });
     json!({
-        "id": subject.entry.id.as_str(), "proposals": proposals, "single": outcome.learned.single, "left": outcome.learned.left,
+        "id": subject.entry.id.as_str(), "proposals": proposals, "alone": alone::facts(&outcome.learned.alone),
+        "single": outcome.learned.single, "left": outcome.learned.left,
         "now": outcome.now.facts(), "then": outcome.then.facts(), "models": outcome.models, "written": written,
     })
 }
@@ -165,8 +167,10 @@ fn proposals(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), 
     if outcome.offered.is_empty() {
         out.line(if outcome.now.all() {
             format!("{id}: every body is covered; no glue is missing")
+        } else if outcome.learned.proposals.is_empty() {
+            format!("{id}: no glue is proposed: with none that recurs would a body more be covered")
         } else {
-            format!("{id}: nothing uncovered stands in two bodies; no glue is proposed")
+            format!("{id}: every proposal is left out")
         })?;
     } else {
         let label = out.paint(Tone::Strong, "glue", 0);
@@ -191,6 +195,16 @@ fn proposals(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), 
             "in one text only, perhaps private, never proposed: {}",
             many(
                 outcome.learned.single,
+                "uncovered string",
+                "uncovered strings"
+            )
+        ))?;
+    }
+    if outcome.learned.left > 0 {
+        out.line(format!(
+            "in few texts, or of no use as glue, not proposed: {}; public text of another file belongs under the same id",
+            many(
+                outcome.learned.left,
                 "uncovered string",
                 "uncovered strings"
             )
