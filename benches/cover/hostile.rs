@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use leafgate::fixture::{Fixture, Format};
 
-use crate::{host, load, on_cpu, texts};
+use crate::{host, load, make, on_cpu, texts};
 
 /// One thing to try: a name, and a body's content of about so many bytes.
 type Case<'a> = (&'a str, &'a dyn Fn(usize) -> String);
@@ -28,7 +28,8 @@ pub(crate) fn all() {
     let repeat = |what: &str, len: usize| what.repeat(len / what.len() + 1);
 
     println!("hostile: a fixture of one letter, 10 MB");
-    let fixture = load(dir.path(), "a".repeat(10_000_000), Format::Text, &glue);
+    make(dir.path(), &"a".repeat(10_000_000), Format::Text, &glue);
+    let fixture = load(dir.path());
     tell(
         &fixture,
         &[
@@ -46,12 +47,13 @@ pub(crate) fn all() {
     );
 
     println!("hostile: a fixture of two letters at random, 10 MB");
-    let fixture = load(
+    make(
         dir.path(),
-        texts::two_letters(10_000_000, texts::SEED),
+        &texts::two_letters(10_000_000, texts::SEED),
         Format::Text,
         &glue,
     );
+    let fixture = load(dir.path());
     tell(
         &fixture,
         &[
@@ -65,7 +67,8 @@ pub(crate) fn all() {
     );
 
     println!("hostile: single words, JSON Lines, 10 MB");
-    let fixture = load(dir.path(), texts::words(10_000_000), Format::Jsonl, &glue);
+    make(dir.path(), &texts::words(10_000_000), Format::Jsonl, &glue);
+    let fixture = load(dir.path());
     let words: Vec<String> = texts::text(100_000)
         .split_whitespace()
         .map(str::to_owned)

@@ -71,9 +71,8 @@ fn host() -> Host {
     }
 }
 
-/// Registers a fixture file of this text, loads it and says what that took.
-fn load(dir: &Path, text: String, format: Format, glue: &[&str]) -> Arc<Fixture> {
-    let bytes = text.len() as f64;
+/// Writes and registers a fixture file of this text.
+fn make(dir: &Path, text: &str, format: Format, glue: &[&str]) {
     std::fs::write(dir.join("f.txt"), text).unwrap();
     std::fs::write(dir.join("g.json"), serde_json::to_string(glue).unwrap()).unwrap();
     let new = NewFixture {
@@ -83,19 +82,25 @@ fn load(dir: &Path, text: String, format: Format, glue: &[&str]) -> Arc<Fixture>
         glue: Some("g.json".into()),
         bodies: Vec::new(),
     };
+    add(&dir.join("fixtures.lock"), &new, None).unwrap();
+}
+
+/// Loads the fixture that was registered there, and says what that took.
+fn load(dir: &Path) -> Arc<Fixture> {
+    let bytes = std::fs::metadata(dir.join("f.txt")).unwrap().len() as f64;
     let lock = dir.join("fixtures.lock");
-    let hash = add(&lock, &new, None).unwrap();
     let settings = Fixtures {
         lock,
         lock_named: true,
         hmac_key: None,
     };
     let registry = Registry::load(&settings).unwrap();
+    let entry = registry.entries().next().unwrap();
     let before = memory("VmRSS");
     // The highest point starts again here (Linux: 5 in clear_refs); where that is not allowed, it says too much, not too little.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let start = on_cpu();
-    let fixture = registry.admit_now(&new.id, &hash).unwrap();
+    let fixture = registry.admit_now(&entry.id, &entry.hash).unwrap();
     let took = (on_cpu() - start).as_secs_f64();
     let each = |now: f64| (now - before) / bytes;
     println!(
@@ -142,10 +147,9 @@ fn bodies(words: &str, len: usize, many: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn fixture(kind: &str, megabytes: usize) {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let host = host();
-    let bytes = megabytes * 1_000_000;
+/// The file of a fixture of this kind: made by a process of its own, so that what that frees is not room for the fixture.
+fn make_kind(kind: &str, megabytes: &str, dir: &Path) {
+    let bytes = megabytes.parse::<usize>().unwrap() * 1_000_000;
     let (text, format) = match kind {
         "text" => (texts::text(bytes), Format::Text),
         "json" => (texts::questions(bytes, false), Format::Json),
@@ -153,11 +157,26 @@ fn fixture(kind: &str, megabytes: usize) {
         "words" => (texts::words(bytes), Format::Jsonl),
         other => panic!("text, json, jsonl, words or hostile, not {other}"),
     };
+    make(dir, &text, format, &GLUE);
+}
+
+fn own(arguments: &[&str]) {
+    let own = std::env::current_exe().unwrap();
+    let status = Command::new(own).args(arguments).status().unwrap();
+    assert!(status.success(), "{arguments:?}");
+}
+
+fn fixture(kind: &str, megabytes: &str) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let host = host();
+    own(&["make", kind, megabytes, dir.path().to_str().unwrap()]);
     println!("{kind}, {megabytes} MB");
-    let fixture = load(dir.path(), text, format, &GLUE);
+    let fixture = load(dir.path());
     if kind != "text" {
         return;
     }
+    let megabytes: usize = megabytes.parse().unwrap();
+    let bytes = megabytes * 1_000_000;
     let words = texts::text(bytes);
     let small = bodies(&words, 2 << 10, 2000);
     let (each, len) = check(&fixture, &host, &small, 20_000);
@@ -201,7 +220,8 @@ fn main() {
         .collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["hostile"] => hostile::all(),
-        [kind, megabytes] => fixture(kind, megabytes.parse().unwrap()),
+        [kind, megabytes] => fixture(kind, megabytes),
+        ["make", kind, megabytes, dir] => make_kind(kind, megabytes, Path::new(dir)),
         [] => {
             for case in [
                 "text 1",
@@ -216,9 +236,7 @@ fn main() {
                 "hostile",
             ] {
                 // A process for each, so that the memory of one is not the room of the next.
-                let own = std::env::current_exe().unwrap();
-                let status = Command::new(own).args(case.split(' ')).status().unwrap();
-                assert!(status.success(), "{case}");
+                own(&case.split(' ').collect::<Vec<_>>());
             }
         }
         _ => panic!("nothing, or FORMAT MEGABYTES, or hostile"),
