@@ -15,11 +15,13 @@ mod fixture_learn;
 mod fixture_show;
 mod hash;
 mod ledger;
+mod ledger_prove;
 mod oracle;
 mod out;
 mod pages;
 mod pin;
 mod policy;
+mod progress;
 mod rooms;
 mod serve;
 
