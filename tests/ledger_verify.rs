@@ -15,6 +15,7 @@ fn run(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
         dir: dir.to_owned(),
         segment_bytes: 2000,
         checkpoint_every: Duration::from_secs(10),
+        checkpoint_copy: None,
         sync: Sync::Record,
     };
     let facts = RunFacts {

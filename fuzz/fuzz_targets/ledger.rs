@@ -32,6 +32,7 @@ static ROOM: LazyLock<Room> = LazyLock::new(|| {
         dir: dir.path().to_owned(),
         segment_bytes: 64 << 20,
         checkpoint_every: Duration::from_secs(3600),
+        checkpoint_copy: None,
         sync: Sync::Record,
     };
     let run = RunFacts { version: "0.1.0", policy: "ab".repeat(32), oracle: "cd".repeat(32) };

@@ -79,6 +79,14 @@ impl State {
         let error = self.policy_error.as_ref()?;
         Some(format!("policy: {error}"))
     }
+
+    /// What `/readyz` says where the gate is ready: also what should be looked at though calls go on.
+    fn ready(&self) -> String {
+        match &self.ledger.checkpoint_error {
+            Some(why) => format!("ready\nledger: {why}\n"),
+            None => "ready\n".to_owned(),
+        }
+    }
 }
 
 /// Serves until it is dropped; dropping it closes every connection.
@@ -136,15 +144,16 @@ async fn answer(request: Request<Incoming>, bound: SocketAddr, shared: &Arc<Shar
     let query = request.uri().query().unwrap_or_default();
     match request.uri().path() {
         "/healthz" => text(StatusCode::OK, "ok\n"),
-        "/readyz" => (shared.state)().not_ready().map_or_else(
-            || text(StatusCode::OK, "ready\n"),
-            |why| {
-                text(
+        "/readyz" => {
+            let state = (shared.state)();
+            match state.not_ready() {
+                None => text(StatusCode::OK, state.ready()),
+                Some(why) => text(
                     StatusCode::SERVICE_UNAVAILABLE,
                     format!("not ready: {why}\n"),
-                )
-            },
-        ),
+                ),
+            }
+        }
         "/metrics" => made(
             StatusCode::OK,
             "text/plain; version=0.0.4; charset=utf-8",

@@ -56,6 +56,9 @@ pub(super) fn render(shared: &Shared, page: &Page) -> String {
                         None => "ready",
                         Some(why) => span.bad { "not ready: " (why) },
                     }
+                    @if let Some(why) = &state.ledger.checkpoint_error {
+                        " · " span.bad { (why) }
+                    }
                 }
                 p {
                     a href="/" { "all" } " · "

@@ -213,6 +213,29 @@ async fn readiness_says_why_and_health_stays() {
     assert_eq!(get(&running, "/readyz").await.0, 200);
 }
 
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_shown_and_leaves_the_gate_ready() {
+    let why = "the checkpoint's copy cannot be written: entity not found";
+    let mut state = State {
+        ledger: LedgerState {
+            ok: true,
+            why: None,
+            next_seq: 3,
+            checkpoint_error: Some(why.to_owned()),
+            records: 3,
+            batches: 1,
+            sync: Default::default(),
+        },
+        readings: Readings::default(),
+        policy_hash: String::new(),
+        policy_error: None,
+    };
+    assert_eq!(state.not_ready(), None);
+    assert_eq!(state.ready(), format!("ready\nledger: {why}\n"));
+    state.ledger.checkpoint_error = None;
+    assert_eq!(state.ready(), "ready\n");
+}
+
 #[tokio::test]
 async fn others_get_nothing() {
     let running = running(true).await;

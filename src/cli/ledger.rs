@@ -1,11 +1,13 @@
-//! `ledger verify`, `list` and `show`.
+//! `ledger verify`, `list` and `show`; `prove` and `check-proof` stand in `ledger_prove`.
 
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::Value;
 
+use super::ledger_prove;
 use super::out::{Done, Failure, Out, Tone, safe};
+use super::progress::Progress;
 use super::rooms;
 use crate::admin::{Filter, Record, last, one};
 use crate::terms::Leaf;
@@ -16,7 +18,8 @@ use crate::terms::Leaf;
 Example:
   leafgate ledger verify ledger
   leafgate ledger list ledger --leaf hold
-  leafgate ledger show 42")]
+  leafgate ledger show 42
+  leafgate ledger prove 42 --record 42.json > 42.tlog-proof")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -27,6 +30,8 @@ enum Command {
     Verify(Verify),
     List(List),
     Show(Show),
+    Prove(ledger_prove::Prove),
+    CheckProof(ledger_prove::CheckProof),
 }
 
 /// Verify the whole chain and its checkpoint.
@@ -34,12 +39,19 @@ enum Command {
 #[command(after_help = "\
 Example:
   leafgate ledger verify ledger
+  leafgate ledger verify ledger --checkpoint kept/2026-11-30
 
 Exits 1 where anything was changed, dropped, swapped or cut, and names the line.")]
 struct Verify {
     /// The ledger's folder
     #[arg(value_name = "DIR", default_value = "ledger")]
     dir: PathBuf,
+    /// Also against this checkpoint, kept elsewhere; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Vec<PathBuf>,
+    /// How far it is on standard error, also where that is no terminal
+    #[arg(long)]
+    progress: bool,
     /// What was found, as one JSON object
     #[arg(long)]
     json: bool,
@@ -107,12 +119,19 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
         Command::Verify(args) => verify(&args, out),
         Command::List(args) => list(&args, out),
         Command::Show(args) => show(&args, out),
+        Command::Prove(args) => ledger_prove::prove(&args, out),
+        Command::CheckProof(args) => ledger_prove::check(&args, out),
     }
 }
 
 fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
     there(&args.dir)?;
-    let found = rooms::verify(&args.dir)?;
+    let mut shown = Progress::new(args.progress);
+    let found = rooms::verify(&args.dir, &args.checkpoint, &mut |read, all| {
+        shown.at(read, all);
+    });
+    shown.end();
+    let found = found?;
     let whole = found.problem.is_none();
     if args.json {
         out.json(&serde_json::json!({
@@ -130,15 +149,20 @@ fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
     if whole {
         let records = found.records;
         out.line(format!(
-            "{} {records} records, chain and checkpoint hold",
-            out.paint(Tone::Good, "WHOLE", 0)
+            "{} {records} records, chain and checkpoint hold{}",
+            out.paint(Tone::Good, "WHOLE", 0),
+            match args.checkpoint.len() {
+                0 => "",
+                1 => ", the one kept elsewhere too",
+                _ => ", those kept elsewhere too",
+            }
         ))?;
     }
     Ok(Done::when(whole))
 }
 
 /// A mistyped folder is no empty ledger.
-fn there(dir: &Path) -> Result<(), Failure> {
+pub(super) fn there(dir: &Path) -> Result<(), Failure> {
     match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Failure::new(format!("{}: not a folder", dir.display()))),

@@ -17,11 +17,13 @@ mod fixture_show;
 mod hash;
 mod init;
 mod ledger;
+mod ledger_prove;
 mod oracle;
 mod out;
 mod pages;
 mod pin;
 mod policy;
+mod progress;
 mod rooms;
 mod serve;
 

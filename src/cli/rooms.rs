@@ -270,9 +270,14 @@ pub(super) struct Verified {
     pub(super) problem: Option<String>,
 }
 
-/// Verifies a ledger's files.
-pub(super) fn verify(dir: &Path) -> Result<Verified, Failure> {
-    let report = ledger::verify(dir, &mut |_, _| {}).map_err(|error| Failure::of(&error))?;
+/// Verifies a ledger's files, also against checkpoints kept elsewhere.
+pub(super) fn verify(
+    dir: &Path,
+    kept: &[PathBuf],
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Verified, Failure> {
+    let report =
+        ledger::verify_against(dir, kept, progress).map_err(|error| Failure::of(&error))?;
     let counts = report.counts;
     Ok(Verified {
         records: report.records,

@@ -481,3 +481,86 @@ fn check_learn_and_explain_know_what_a_host_adds() {
         );
     }
 }
+
+#[test]
+fn a_record_is_proven_and_checked_and_nothing_else_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let settings = crate::policy::LedgerSettings {
+        dir: dir.path().join("ledger"),
+        segment_bytes: 64 << 20,
+        checkpoint_every: std::time::Duration::from_secs(10),
+        checkpoint_copy: None,
+        sync: crate::policy::Sync::Record,
+    };
+    let run = crate::ledger::RunFacts {
+        version: "0.1.0",
+        policy: "ab".repeat(32),
+        oracle: "cd".repeat(32),
+    };
+    crate::ledger::Ledger::start(&settings, run).unwrap().stop();
+    let (ledger, record, proof) = (at("ledger"), at("1.json"), at("1.tlog-proof"));
+    let key = at("ledger/leafgate.pub");
+
+    let line = ["ledger", "prove", "1", &ledger, "--record", &record];
+    let (done, text) = ran(&line);
+    assert_eq!(done.unwrap(), Done::Yes);
+    let note = std::fs::read_to_string(at("ledger/checkpoint")).unwrap();
+    assert!(
+        text.starts_with("c2sp.org/tlog-proof@v1\nindex 1\n"),
+        "{text}"
+    );
+    assert!(text.ends_with(&format!("\n\n{note}")), "{text}");
+    std::fs::write(&proof, &text).unwrap();
+    let check = ["ledger", "check-proof", &proof, &record, "--key", &key];
+    let (done, said) = ran(&check);
+    assert_eq!(done.unwrap(), Done::Yes);
+    assert!(
+        said.starts_with("PROVEN record 1 of the 2 that leafgate-"),
+        "{said}"
+    );
+
+    // A file that is there is not written over, and then nothing is printed.
+    let (done, text) = ran(&line);
+    assert!(
+        matches!(done, Err(Failure::Lines(_))) && text.is_empty(),
+        "{text}"
+    );
+    let (done, text) = ran(&["ledger", "prove", "2", &ledger]);
+    assert_eq!((done.unwrap(), &*text), (Done::No, ""), "not covered");
+
+    let (_, text) = ran(&["ledger", "prove", "1", &ledger, "--json"]);
+    let facts: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let stands = std::fs::read_to_string(&record).unwrap();
+    assert_eq!((&facts["index"], &facts["size"]), (&1.into(), &2.into()));
+    assert_eq!(facts["record"], stands.trim_end());
+    assert_eq!(
+        (
+            &facts["checkpoint"],
+            facts["path"].as_array().unwrap().len()
+        ),
+        (&note.clone().into(), 1)
+    );
+
+    std::fs::write(&record, stands.replace("stop", "open")).unwrap();
+    let (done, said) = ran(&check);
+    assert_eq!(done.unwrap(), Done::No);
+    assert!(said.starts_with("NOT PROVEN this record"), "{said}");
+    let (done, said) = ran(&[&check[..], &["--json"]].concat());
+    assert_eq!(done.unwrap(), Done::No);
+    assert!(said.contains("\"ok\":false"), "{said}");
+
+    std::fs::write(at("kept"), &note).unwrap();
+    let verify = |file: &str| ran(&["ledger", "verify", &ledger, "--checkpoint", file]);
+    let (done, said) = verify(&at("kept"));
+    assert_eq!(done.unwrap(), Done::Yes);
+    assert!(said.contains("the one kept elsewhere too"), "{said}");
+    std::fs::write(at("kept"), note.replacen("\n2\n", "\n3\n", 1)).unwrap();
+    let (done, said) = verify(&at("kept"));
+    assert_eq!(done.unwrap(), Done::No);
+    assert!(
+        said.contains("kept: this checkpoint is not signed"),
+        "{said}"
+    );
+    assert!(matches!(verify(&at("missing")).0, Err(Failure::Lines(_))));
+}

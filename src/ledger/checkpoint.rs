@@ -11,6 +11,7 @@
 //! Promises: a [`Checkpoint`] that was read had exactly this form; [`Checkpoint::signed_by`] says whether a key signed it. On disk it is replaced whole or
 //! not at all.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -32,6 +33,7 @@ pub(super) struct Checkpoint {
     pub(super) size: u64,
     /// The root of those.
     pub(super) root: [u8; 32],
+    note: String,
     text: String,
     signatures: Vec<(String, Vec<u8>)>,
 }
@@ -47,8 +49,8 @@ impl Checkpoint {
     }
 
     /// Reads a note; `None` where it has another form.
-    pub(super) fn parse(note: &str) -> Option<Checkpoint> {
-        let (text, signatures) = note.split_once("\n\n")?;
+    pub(super) fn parse(whole: &str) -> Option<Checkpoint> {
+        let (text, signatures) = whole.split_once("\n\n")?;
         let mut lines = text.split('\n');
         let origin = lines.next()?;
         let size = canon::int(lines.next()?.as_bytes())?;
@@ -67,9 +69,15 @@ impl Checkpoint {
         Some(Checkpoint {
             size,
             root,
+            note: whole.to_owned(),
             text: format!("{text}\n"),
             signatures,
         })
+    }
+
+    /// The note as it was read.
+    pub(super) fn whole(&self) -> &str {
+        &self.note
     }
 
     /// Whether the origin is this key's name and one of the signatures is the key's.
@@ -84,28 +92,38 @@ impl Checkpoint {
     }
 }
 
-/// Replaces the checkpoint: a new file is written and synced, then renamed over the old one, then the folder is synced.
-pub(super) fn replace(dir: &Path, note: &str) -> io::Result<()> {
-    let new = dir.join(".checkpoint.new");
+/// Replaces a checkpoint's file: a new file is written and synced, then renamed over the old one, then the folder is synced.
+pub(super) fn replace(file: &Path, note: &str) -> io::Result<()> {
+    let Some(name) = file.file_name() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let dir = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    };
+    let mut beside = OsString::from(".");
+    beside.push(name);
+    beside.push(".new");
+    let new = dir.join(beside);
     // A left-over of a crash is taken away, never written on.
     match fs::remove_file(&new) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
         Ok(()) | Err(_) => {}
     }
-    let mut file = OpenOptions::new()
+    let mut open = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o644)
         .open(&new)?;
-    let written = file
+    let written = open
         .write_all(note.as_bytes())
-        .and_then(|()| file.sync_all());
+        .and_then(|()| open.sync_all());
     if let Err(cause) = written {
         // Nothing of the old checkpoint is lost; the half-written file only takes room.
         let _ = fs::remove_file(&new);
         return Err(cause);
     }
-    fs::rename(&new, dir.join(FILE))?;
+    fs::rename(&new, file)?;
     File::open(dir)?.sync_all()
 }
 

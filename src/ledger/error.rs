@@ -157,4 +157,27 @@ pub enum Fault {
         "is the last that the checkpoint covers, and the root up to it is not the checkpoint's: it was changed, or the ledger was written anew"
     )]
     Root,
+    /// A checkpoint from elsewhere that another key signed.
+    #[error(
+        "this checkpoint is not signed by the ledger's key: it is another ledger's, or this ledger was written anew under another key"
+    )]
+    KeptSignature,
+    /// Fewer records than a checkpoint from elsewhere covers.
+    #[error(
+        "the ledger was cut since this checkpoint was kept: it covers {covers} records, {here} are here"
+    )]
+    KeptShort {
+        /// The checkpoint's size.
+        covers: u64,
+        /// Records here.
+        here: u64,
+    },
+    /// Another root than that of a checkpoint from elsewhere.
+    #[error(
+        "the ledger was rewritten since this checkpoint was kept: the root of its first {covers} records is another"
+    )]
+    KeptRoot {
+        /// The checkpoint's size.
+        covers: u64,
+    },
 }

@@ -5,9 +5,11 @@
 //! Makers: [`Ledger::commit`] alone. Takers: egress (a [`Cleared`]), ingress (a `seq`), the admin listener and the commands (reading).
 //!
 //! The way of a record: `entry` says which fields it has and `record` writes them, in the call's own task; `queue` hands it over and wakes the call;
-//! `writer` chains it, appends it to the segment of `store` and syncs; `checkpoint` signs the root that `tree_hash` grows. Reading: `canon` is
-//! the one legal form, `form` the fields, `scan` the chain; `start` and [`verify()`](verify()) stand on those.
+//! `writer` chains it, appends it to the segment of `store` and syncs; `checkpoint` signs the root that `tree_hash` grows, and `keeper` writes it, with its copy. Reading: `canon` is
+//! the one legal form, `form` the fields, `scan` the chain; `start` and [`verify()`](verify()) stand on those,
+//! `kept` holds a ledger against checkpoints from elsewhere, and [`prove()`](prove()) gives a [`Proof`] of one record along its `audit_path`.
 
+mod audit_path;
 mod canon;
 mod checkpoint;
 mod cleared;
@@ -19,7 +21,11 @@ mod form;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hex;
+mod keeper;
+mod kept;
 mod keys;
+mod proof;
+mod prove;
 mod query;
 mod queue;
 mod read;
@@ -39,12 +45,14 @@ use std::sync::{Arc, mpsc};
 
 pub use cleared::{Cleared, Outcome, Sent, Ticket};
 pub use error::{Fault, LedgerError, Problem};
+pub use proof::{Proof, ProofFault};
+pub use prove::{Proved, prove};
 pub use query::Filter;
 pub use read::{Records, last, records};
 pub use record::MAX_RECORD_BYTES;
 pub use scan::Counts;
 pub use state::LedgerState;
-pub use verify::{Report, verify};
+pub use verify::{Report, verify, verify_against};
 
 use crate::admit::Refusal;
 use crate::policy::LedgerSettings;

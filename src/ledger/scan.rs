@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -89,6 +90,10 @@ pub(super) struct Scan {
     log: String,
     /// The size at which the root is kept.
     covers: Option<u64>,
+    /// Further sizes at which the root is kept, each with its root once it is known.
+    marks: BTreeMap<u64, Option<[u8; 32]>>,
+    /// The least of them that was not reached yet.
+    next_mark: Option<u64>,
     run: Vec<u8>,
     /// Records read.
     pub(super) seq: u64,
@@ -114,6 +119,19 @@ impl Scan {
             covers,
             ..Scan::default()
         }
+    }
+
+    /// Keeps the root at this size too, from 1 up. To be said before the reading.
+    pub(super) fn mark(&mut self, size: u64) {
+        if size > 0 {
+            self.marks.insert(size, None);
+        }
+        self.next_mark = self.marks.keys().next().copied();
+    }
+
+    /// The root at a size that was marked and reached.
+    pub(super) fn root_at(&self, size: u64) -> Option<[u8; 32]> {
+        self.marks.get(&size).copied().flatten()
     }
 
     /// Reads all segments. Gives the torn last line, where there is one.
@@ -203,6 +221,11 @@ impl Scan {
         self.bytes += line.len() as u64 + 1;
         if self.covers == Some(self.seq) {
             self.root = Some(self.tree.root());
+        }
+        if self.next_mark == Some(self.seq) {
+            self.marks.insert(self.seq, Some(self.tree.root()));
+            let after = (Bound::Excluded(self.seq), Bound::Unbounded);
+            self.next_mark = self.marks.range(after).next().map(|(size, _)| *size);
         }
         Ok(())
     }

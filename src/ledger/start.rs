@@ -15,12 +15,14 @@ use super::checkpoint::{self, Checkpoint};
 use super::cleared::Sent;
 use super::entry::{Recovered, Stamp};
 use super::error::{Fault, LedgerError, Problem};
-use super::keys::{Keys, Signer, random};
+use super::keeper::Keeper;
+use super::kept::{self, Kept};
+use super::keys::{Keys, random};
 use super::queue::{Kind, Shared};
 use super::scan::{Scan, SegmentFile, Torn, segments};
 use super::state::Meters;
 use super::store::{Store, segment_name};
-use super::writer::{Chain, Covered, Manner, Writer, own};
+use super::writer::{Chain, Manner, Writer, own};
 use super::{Ledger, RunFacts};
 use crate::admit::CallId;
 use crate::policy::LedgerSettings;
@@ -39,9 +41,15 @@ pub(super) fn start<S: Store>(
     let dir = settings.dir.as_path();
     make_folder(dir)?;
     let lock = take_lock(dir)?;
+    let copy = settings.checkpoint_copy.as_deref();
+    let copied = copy.map(|file| kept::read_copy(file, dir)).transpose()?;
+    let copied = copied.flatten();
     let mut files = segments(dir)?;
     let keys = Keys::open(dir, files.is_empty())?;
-    let Read { scan, torn, noted } = read_all(dir, &files, &keys)?;
+    let Read { scan, torn, noted } = read_all(dir, &files, &keys, copied.as_ref())?;
+    if let Some(file) = copy.filter(|_| copied.is_none() && scan.seq > 0) {
+        tracing::warn!(file = %file.display(), "the checkpoint's copy is missing and is made anew; nothing outside the ledger's folder says how long the ledger was");
+    }
 
     let recovered = Recovered {
         cut: torn.as_ref().map_or(0, |torn| torn.cut),
@@ -50,8 +58,13 @@ pub(super) fn start<S: Store>(
     if let Some(torn) = &torn {
         cut_off(torn)?;
     }
+    let keeper = Keeper {
+        file: dir.join(checkpoint::FILE),
+        copy: copy.map(Path::to_owned),
+        signer: keys.signer,
+    };
     if !noted && scan.seq > 0 {
-        write_checkpoint(dir, &keys.signer, (scan.seq, scan.tree.root()))?;
+        keeper.write((scan.seq, scan.tree.root()))?;
     }
     let path = match files.pop() {
         Some(SegmentFile { path, .. }) => path,
@@ -68,7 +81,7 @@ pub(super) fn start<S: Store>(
     };
     let segment = opened.map_err(LedgerError::io(&path, "open the segment for appending"))?;
 
-    let log = keys.signer.public().name().to_owned();
+    let log = keeper.signer.public().name().to_owned();
     let stamp = Stamp {
         log,
         run: new_run(dir)?,
@@ -103,11 +116,11 @@ pub(super) fn start<S: Store>(
         run.policy.clone(),
         checkpoints,
     );
-    write_first(dir, &mut writer, &shared, &keys.signer, &mut first)?;
+    write_first(dir, &mut writer, &shared, &keeper, &mut first)?;
 
     let keeper = spawn(dir, "leafgate-notes", {
-        let (shared, dir, signer) = (shared.clone(), dir.to_owned(), keys.signer);
-        move || keep_checkpoint(&dir, &signer, &covered, &shared)
+        let shared = shared.clone();
+        move || keeper.run(&covered, &shared)
     })?;
     let guard = Ended(shared.clone());
     spawn(dir, "leafgate-ledger", move || {
@@ -213,8 +226,13 @@ struct Read {
     noted: bool,
 }
 
-/// Reads all segments and holds them against the checkpoint.
-fn read_all(dir: &Path, files: &[SegmentFile], keys: &Keys) -> Result<Read, LedgerError> {
+/// Reads all segments and holds them against the checkpoint and its copy.
+fn read_all(
+    dir: &Path,
+    files: &[SegmentFile],
+    keys: &Keys,
+    copied: Option<&Kept>,
+) -> Result<Read, LedgerError> {
     let note = read_checkpoint(dir)?;
     let key = keys.signer.public();
     let problem = |fault| {
@@ -230,6 +248,9 @@ fn read_all(dir: &Path, files: &[SegmentFile], keys: &Keys) -> Result<Read, Ledg
     }
     let note_size = note.as_ref().map(|note| note.size);
     let mut scan = Scan::new(key.name(), note_size);
+    if let Some(copied) = copied {
+        scan.mark(copied.note.size);
+    }
     let torn = scan.read(files, &mut |_| {})?;
     match note {
         Some(note) => against_checkpoint(dir, &scan, &note)?,
@@ -240,6 +261,9 @@ fn read_all(dir: &Path, files: &[SegmentFile], keys: &Keys) -> Result<Read, Ledg
         }
         None => {}
     }
+    if let Some(copied) = copied {
+        copied.holds(&scan, key)?;
+    }
     Ok(Read {
         noted: note_size.is_some(),
         scan,
@@ -249,21 +273,7 @@ fn read_all(dir: &Path, files: &[SegmentFile], keys: &Keys) -> Result<Read, Ledg
 
 /// The checkpoint, `None` where there is none.
 pub(super) fn read_checkpoint(dir: &Path) -> Result<Option<Checkpoint>, LedgerError> {
-    let path = dir.join(checkpoint::FILE);
-    let text = match std::fs::read(&path) {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(LedgerError::io(&path, "read the checkpoint"))?,
-    };
-    std::str::from_utf8(&text)
-        .ok()
-        .and_then(Checkpoint::parse)
-        .map(Some)
-        .ok_or(LedgerError::Problem(Problem {
-            file: path,
-            line: None,
-            seq: None,
-            fault: Fault::CheckpointForm,
-        }))
+    Ok(Kept::read(&dir.join(checkpoint::FILE))?.map(|kept| kept.note))
 }
 
 /// Whether what was read is at least what the checkpoint covers, and has its root.
@@ -322,7 +332,7 @@ fn write_first<S: Store>(
     dir: &Path,
     writer: &mut Writer<S>,
     shared: &Shared,
-    signer: &Signer,
+    keeper: &Keeper,
     first: &mut Vec<super::queue::Entry>,
 ) -> Result<(), LedgerError> {
     writer.write(first);
@@ -332,17 +342,9 @@ fn write_first<S: Store>(
             cause,
         ));
     }
-    write_checkpoint(dir, signer, writer.covered())?;
+    keeper.write(writer.covered())?;
     writer.checkpoint_written();
     Ok(())
-}
-
-fn write_checkpoint(dir: &Path, signer: &Signer, covered: Covered) -> Result<(), LedgerError> {
-    let (size, root) = covered;
-    checkpoint::replace(dir, &Checkpoint::note(signer, size, &root)).map_err(LedgerError::io(
-        &dir.join(checkpoint::FILE),
-        "write the checkpoint",
-    ))
 }
 
 fn spawn(
@@ -354,28 +356,4 @@ fn spawn(
         .name(name.to_owned())
         .spawn(work)
         .map_err(LedgerError::io(dir, "start the ledger's threads"))
-}
-
-/// The checkpoint's own thread: its syncs hold up no batch. It writes the newest size it was handed.
-fn keep_checkpoint(
-    dir: &Path,
-    signer: &Signer,
-    covered: &mpsc::Receiver<Covered>,
-    shared: &Shared,
-) {
-    while let Ok(mut newest) = covered.recv() {
-        while let Ok(newer) = covered.try_recv() {
-            newest = newer;
-        }
-        let (size, root) = newest;
-        let written = checkpoint::replace(dir, &Checkpoint::note(signer, size, &root));
-        if let Err(cause) = &written {
-            tracing::error!(kind = %cause.kind(), "the checkpoint cannot be written; records are durable all the same");
-        }
-        shared.meters.checkpoint(
-            written
-                .err()
-                .map(|cause| format!("the checkpoint cannot be written: {}", cause.kind())),
-        );
-    }
 }

@@ -15,12 +15,11 @@ pub(super) struct MerkleTree {
 impl MerkleTree {
     /// Adds a line, without its newline.
     pub(super) fn push(&mut self, line: &[u8]) {
-        // A leaf is hashed after a zero byte, a node after a one: neither can pass for the other.
-        let mut hash: [u8; 32] = Sha256::new()
-            .chain_update([0])
-            .chain_update(line)
-            .finalize()
-            .into();
+        self.push_leaf(leaf(line));
+    }
+
+    /// Adds a line by its [`leaf`] hash.
+    pub(super) fn push_leaf(&mut self, mut hash: [u8; 32]) {
         // Each low one bit of the size is a whole subtree that the new line completes.
         for _ in 0..self.size.trailing_ones() {
             if let Some(left) = self.whole.pop() {
@@ -46,13 +45,22 @@ impl MerkleTree {
     }
 }
 
-fn node(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
+/// The hash of a line as a leaf. A leaf is hashed after a zero byte, a node after a one: neither can pass for the other.
+pub(super) fn leaf(line: &[u8]) -> [u8; 32] {
     Sha256::new()
-        .chain_update([1])
-        .chain_update(left)
-        .chain_update(right)
+        .chain_update([0])
+        .chain_update(line)
         .finalize()
         .into()
+}
+
+/// The hash of a node over its two subtrees.
+pub(super) fn node(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
+    // In one piece: three pieces would be put together in the hash's own buffer, byte by byte.
+    let mut bytes = [1; 65];
+    bytes[1..33].copy_from_slice(left);
+    bytes[33..].copy_from_slice(right);
+    Sha256::digest(bytes).into()
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::checkpoint;
 use super::error::{Fault, LedgerError, Problem};
+use super::kept::Kept;
 use super::keys::{PUBLIC_FILE, VerifierKey};
 use super::scan::{Counts, Scan, segments};
 use super::start::{LOCK_FILE, against_checkpoint, read_checkpoint};
@@ -41,6 +42,18 @@ pub struct Report {
 /// # Errors
 /// Where the files cannot be read; what is wrong *with* them is [`Report::problem`].
 pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, LedgerError> {
+    verify_against(dir, &[], progress)
+}
+
+/// [`verify()`], and also against checkpoints that were kept elsewhere: the files that hold them.
+///
+/// # Errors
+/// Where the files cannot be read; what is wrong *with* them is [`Report::problem`].
+pub fn verify_against(
+    dir: &Path,
+    kept: &[PathBuf],
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report, LedgerError> {
     let mut report = Report {
         log: None,
         running: is_running(dir),
@@ -52,7 +65,7 @@ pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, 
         covered: None,
         problem: None,
     };
-    match check(dir, &mut report, progress) {
+    match check(dir, kept, &mut report, progress) {
         Err(LedgerError::Problem(problem)) => report.problem = Some(problem),
         other => other?,
     }
@@ -61,6 +74,7 @@ pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, 
 
 fn check(
     dir: &Path,
+    kept: &[PathBuf],
     report: &mut Report,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), LedgerError> {
@@ -72,22 +86,18 @@ fn check(
             fault,
         })
     };
-    // The checkpoint is read first: records written meanwhile then lie beyond it, never short of it.
+    // The checkpoints are read first: records written meanwhile then lie beyond them, never short of them.
+    let kept: Vec<Kept> = kept
+        .iter()
+        .map(|file| Kept::need(file))
+        .collect::<Result<_, _>>()?;
     let note = read_checkpoint(dir);
     let files = segments(dir)?;
     report.segments = files.len() as u64;
     if files.is_empty() {
         return Err(in_folder("", Fault::Nothing));
     }
-    let key_path = dir.join(PUBLIC_FILE);
-    let key = match std::fs::read(&key_path) {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Vec::new(),
-        other => other.map_err(LedgerError::io(&key_path, "read the verifier key"))?,
-    };
-    let key = std::str::from_utf8(&key)
-        .ok()
-        .and_then(VerifierKey::parse)
-        .ok_or_else(|| in_folder(PUBLIC_FILE, Fault::VerifierKey))?;
+    let key = verifier_key(dir)?;
     report.log = Some(key.name().to_owned());
     let covers = note
         .as_ref()
@@ -102,6 +112,9 @@ fn check(
         .map(|facts| facts.len())
         .sum();
     let mut scan = Scan::new(key.name(), covers);
+    for kept in &kept {
+        scan.mark(kept.note.size);
+    }
     let read = scan.read(&files, &mut |bytes| progress(bytes, total));
     report.records = scan.seq;
     report.bytes = scan.bytes;
@@ -114,6 +127,9 @@ fn check(
         return Err(in_folder(checkpoint::FILE, Fault::CheckpointSignature));
     }
     against_checkpoint(dir, &scan, &note)?;
+    for kept in &kept {
+        kept.holds(&scan, &key)?;
+    }
     if scan.seq == 0 {
         return Err(in_folder("", Fault::Nothing));
     }
@@ -137,6 +153,24 @@ fn check(
         }));
     }
     Ok(())
+}
+
+/// The key in `leafgate.pub`.
+pub(super) fn verifier_key(dir: &Path) -> Result<VerifierKey, LedgerError> {
+    let path = dir.join(PUBLIC_FILE);
+    let text = match std::fs::read(&path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Vec::new(),
+        other => other.map_err(LedgerError::io(&path, "read the verifier key"))?,
+    };
+    std::str::from_utf8(&text)
+        .ok()
+        .and_then(VerifierKey::parse)
+        .ok_or(LedgerError::Problem(Problem {
+            file: path,
+            line: None,
+            seq: None,
+            fault: Fault::VerifierKey,
+        }))
 }
 
 /// Whether somebody holds `LOCK`. Looks for an instant; a start waits that long. Where it cannot be looked at, as in a copy that somebody else reads, the ledger

@@ -36,6 +36,7 @@ impl Policy {
                 "dir": self.shown(&self.ledger.dir),
                 "segment_bytes": self.ledger.segment_bytes,
                 "checkpoint_every": duration_text(self.ledger.checkpoint_every),
+                "checkpoint_copy": self.ledger.checkpoint_copy.as_deref().map(|path| self.shown(path)),
                 "sync": self.ledger.sync.name(),
             },
             "pins": { "max_age": duration_text(self.pin_max_age), "placeholders": self.placeholders },

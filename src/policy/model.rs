@@ -113,6 +113,8 @@ pub struct LedgerSettings {
     pub segment_bytes: u64,
     /// How often the checkpoint is written.
     pub checkpoint_every: Duration,
+    /// A file outside the folder that holds the newest checkpoint too.
+    pub checkpoint_copy: Option<PathBuf>,
     /// When a record counts as durable.
     pub sync: Sync,
 }

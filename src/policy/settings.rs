@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::time::Duration;
 
 use super::model::{Fixtures, LedgerSettings, Limits, Listen, ListenTls, SecretSource, Sync};
@@ -225,9 +225,16 @@ pub(super) fn ledger(root: &Table<'_>, base: &std::path::Path) -> LedgerSettings
         dir: base.join("ledger"),
         segment_bytes: 64 << 20,
         checkpoint_every: Duration::from_secs(10),
+        checkpoint_copy: None,
         sync: Sync::Record,
     };
-    let known = ["dir", "segment_bytes", "checkpoint_every", "sync"];
+    let known = [
+        "dir",
+        "segment_bytes",
+        "checkpoint_every",
+        "checkpoint_copy",
+        "sync",
+    ];
     let Some(table) = root.get("ledger").and_then(|value| value.table(&known)) else {
         return ledger;
     };
@@ -247,11 +254,41 @@ pub(super) fn ledger(root: &Table<'_>, base: &std::path::Path) -> LedgerSettings
     {
         ledger.checkpoint_every = every;
     }
+    if let Some(value) = table.get("checkpoint_copy")
+        && let Some(file) = value.path()
+    {
+        if file.file_name().is_none() {
+            value.fault("not a file; name a file, in a folder that is there");
+        } else if plain(&file).starts_with(plain(&ledger.dir)) {
+            value.fault("lies in ledger.dir, where it would be cut with the ledger; name a file elsewhere, best on another disk");
+        }
+        ledger.checkpoint_copy = Some(file);
+    }
     let words = [("record", Sync::Record), ("interval", Sync::Interval)];
     if let Some(sync) = table.get("sync").and_then(|value| value.choice(&words)) {
         ledger.sync = sync;
     }
     ledger
+}
+
+/// The path with its `.` and `..` worked out, as far as its text says. The start looks through links too.
+fn plain(path: &std::path::Path) -> std::path::PathBuf {
+    let mut plain = std::path::PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(plain.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                plain.pop();
+            }
+            Component::ParentDir
+            | Component::Normal(_)
+            | Component::RootDir
+            | Component::Prefix(_) => plain.push(part),
+        }
+    }
+    plain
 }
 
 pub(super) fn pins(root: &Table<'_>) -> (Duration, Vec<String>) {

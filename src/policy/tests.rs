@@ -108,6 +108,12 @@ fn the_example_loads_where_its_files_are_and_not_where_they_are_missing() {
         Credential::None | Credential::Client => panic!("{:?}", host.credential),
     }
     assert!(policy.hosts["plain.example.org"].clear_text);
+    let copy = policy.ledger.checkpoint_copy.as_deref();
+    assert!(copy.is_some_and(|copy| copy.is_absolute() && copy.ends_with("kept/checkpoint")));
+    assert_eq!(
+        policy.effective()["ledger"]["checkpoint_copy"],
+        "kept/checkpoint"
+    );
     let shown = policy.effective().to_string();
     assert!(!shown.contains("hush") && !format!("{policy:?}").contains("hush"));
     assert!(
@@ -315,6 +321,31 @@ fn settings_take_the_good_and_refuse_its_twin() {
             "[ledger]\ncheckpoint_every = \"10ms\"",
             "[ledger]\ncheckpoint_every = \"0s\"",
             "ledger.checkpoint_every",
+        ),
+        (
+            "[ledger]\ndir = \"l\"\ncheckpoint_copy = \"l2\"",
+            "[ledger]\ndir = \"l\"\ncheckpoint_copy = \"l/copy\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[ledger]\ncheckpoint_copy = \"ledger/../kept\"",
+            "[ledger]\ncheckpoint_copy = \"./x/../ledger/copy\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[ledger]\ndir = \"/a/b\"\ncheckpoint_copy = \"/a/copy\"",
+            "[ledger]\ndir = \"/a/b\"\ncheckpoint_copy = \"/a/../a/b\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[ledger]\ncheckpoint_copy = \"kept\"",
+            "[ledger]\ncheckpoint_copy = \"kept/..\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[ledger]\ncheckpoint_copy = \"kept\"",
+            "[ledger]\ncheckpoint_copy = true",
+            "ledger.checkpoint_copy",
         ),
         (
             "[ledger]\nsync = \"interval\"",

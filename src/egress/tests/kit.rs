@@ -51,6 +51,7 @@ pub(super) fn policy() -> Policy {
             dir: path,
             segment_bytes: 1 << 20,
             checkpoint_every: Duration::from_secs(10),
+            checkpoint_copy: None,
             sync: Sync::Record,
         },
         pin_max_age: Duration::from_secs(86_400),

@@ -1,6 +1,8 @@
 //! Tests of the ledger as a whole. Each part's own tests stand beside it.
 
 mod faults;
+mod kept;
+mod proofs;
 mod records;
 mod run;
 mod tamper;
@@ -29,6 +31,7 @@ pub(super) fn settings(dir: &Path) -> LedgerSettings {
         dir: dir.join("ledger"),
         segment_bytes: 64 << 20,
         checkpoint_every: Duration::from_secs(10),
+        checkpoint_copy: None,
         sync: Sync::Record,
     }
 }
