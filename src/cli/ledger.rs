@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::Value;
 
+use super::ledger_keep;
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::rooms;
 use crate::admin::{Filter, Record, last, one};
@@ -27,6 +28,9 @@ enum Command {
     Verify(Verify),
     List(List),
     Show(Show),
+    RotateKey(ledger_keep::RotateKey),
+    Seal(ledger_keep::Seal),
+    Prune(ledger_keep::Prune),
 }
 
 /// Verify the whole chain and its checkpoint.
@@ -107,6 +111,9 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
         Command::Verify(args) => verify(&args, out),
         Command::List(args) => list(&args, out),
         Command::Show(args) => show(&args, out),
+        Command::RotateKey(args) => ledger_keep::rotate_key(&args, out),
+        Command::Seal(args) => ledger_keep::seal(&args, out),
+        Command::Prune(args) => ledger_keep::prune(&args, out),
     }
 }
 
@@ -133,12 +140,15 @@ fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
             "{} {records} records, chain and checkpoint hold",
             out.paint(Tone::Good, "WHOLE", 0)
         ))?;
+        for note in &found.notes {
+            out.line(note)?;
+        }
     }
     Ok(Done::when(whole))
 }
 
 /// A mistyped folder is no empty ledger.
-fn there(dir: &Path) -> Result<(), Failure> {
+pub(super) fn there(dir: &Path) -> Result<(), Failure> {
     match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Failure::new(format!("{}: not a folder", dir.display()))),

@@ -15,6 +15,7 @@ mod fixture_learn;
 mod fixture_show;
 mod hash;
 mod ledger;
+mod ledger_keep;
 mod oracle;
 mod out;
 mod pages;

@@ -84,9 +84,14 @@ impl Checkpoint {
     }
 }
 
-/// Replaces the checkpoint: a new file is written and synced, then renamed over the old one, then the folder is synced.
+/// Replaces the checkpoint.
 pub(super) fn replace(dir: &Path, note: &str) -> io::Result<()> {
-    let new = dir.join(".checkpoint.new");
+    replace_file(dir, FILE, note)
+}
+
+/// Replaces a file that anybody may read: a new one is written and synced, then renamed over the old one, then the folder is synced.
+pub(super) fn replace_file(dir: &Path, name: &str, text: &str) -> io::Result<()> {
+    let new = dir.join(format!(".{name}.new"));
     // A left-over of a crash is taken away, never written on.
     match fs::remove_file(&new) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
@@ -98,14 +103,14 @@ pub(super) fn replace(dir: &Path, note: &str) -> io::Result<()> {
         .mode(0o644)
         .open(&new)?;
     let written = file
-        .write_all(note.as_bytes())
+        .write_all(text.as_bytes())
         .and_then(|()| file.sync_all());
     if let Err(cause) = written {
-        // Nothing of the old checkpoint is lost; the half-written file only takes room.
+        // Nothing of the old file is lost; the half-written file only takes room.
         let _ = fs::remove_file(&new);
         return Err(cause);
     }
-    fs::rename(&new, dir.join(FILE))?;
+    fs::rename(&new, dir.join(name))?;
     File::open(dir)?.sync_all()
 }
 

@@ -15,13 +15,16 @@ use super::checkpoint::{self, Checkpoint};
 use super::cleared::Sent;
 use super::entry::{Recovered, Stamp};
 use super::error::{Fault, LedgerError, Problem};
-use super::keys::{Keys, Signer, random};
+use super::judge::{in_folder, judge, last_key};
+use super::keys::{Keys, Signer, VerifierKey, random};
+use super::past::Past;
 use super::queue::{Kind, Shared};
 use super::scan::{Scan, SegmentFile, Torn, segments};
 use super::state::Meters;
 use super::store::{Store, segment_name};
-use super::writer::{Chain, Covered, Manner, Writer, own};
-use super::{Ledger, RunFacts};
+pub(super) use super::writer::Covered;
+use super::writer::{Chain, Manner, Writer, own};
+use super::{Ledger, RunFacts, prune, rotate};
 use crate::admit::CallId;
 use crate::policy::LedgerSettings;
 
@@ -39,9 +42,14 @@ pub(super) fn start<S: Store>(
     let dir = settings.dir.as_path();
     make_folder(dir)?;
     let lock = take_lock(dir)?;
-    let mut files = segments(dir)?;
-    let keys = Keys::open(dir, files.is_empty())?;
-    let Read { scan, torn, noted } = read_all(dir, &files, &keys)?;
+    let all = segments(dir)?;
+    rotate::complete(dir, &all)?;
+    let keys = Keys::open(dir, all.is_empty())?;
+    let read = read_all(dir, &all, keys.signer.public())?;
+    let mut files = prune::complete(dir, &all, &read, &keys.signer)?;
+    let Read {
+        scan, torn, note, ..
+    } = read;
 
     let recovered = Recovered {
         cut: torn.as_ref().map_or(0, |torn| torn.cut),
@@ -50,7 +58,7 @@ pub(super) fn start<S: Store>(
     if let Some(torn) = &torn {
         cut_off(torn)?;
     }
-    if !noted && scan.seq > 0 {
+    if note.is_none() && scan.seq > 0 {
         write_checkpoint(dir, &keys.signer, (scan.seq, scan.tree.root()))?;
     }
     let path = match files.pop() {
@@ -75,7 +83,7 @@ pub(super) fn start<S: Store>(
         mac: keys.mac,
     };
     let mut first = vec![own(
-        stamp.open(run, settings.sync, recovered),
+        stamp.open(run, settings.sync, &keys.signer.public().line(), recovered),
         Kind::Own(None),
     )];
     for (of, call) in &scan.open {
@@ -94,6 +102,7 @@ pub(super) fn start<S: Store>(
             seq: scan.seq,
             prev: scan.prev,
             tree: scan.tree,
+            time: scan.time,
         },
         Manner {
             segment_bytes: settings.segment_bytes,
@@ -166,7 +175,7 @@ pub(super) struct Lock {
     _folder: File,
 }
 
-fn take_lock(dir: &Path) -> Result<Lock, LedgerError> {
+pub(super) fn take_lock(dir: &Path) -> Result<Lock, LedgerError> {
     let path = dir.join(LOCK_FILE);
     let file = OpenOptions::new()
         .read(true)
@@ -206,45 +215,50 @@ fn wait_for(file: &File, path: &Path) -> Result<(), LedgerError> {
 }
 
 /// What the start found.
-struct Read {
-    scan: Scan,
-    torn: Option<Torn>,
-    /// Whether a checkpoint was there.
-    noted: bool,
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) scan: Scan,
+    pub(super) torn: Option<Torn>,
+    /// The checkpoint, where one was there.
+    pub(super) note: Option<Checkpoint>,
+    /// The segments that were read: all but those that a cut prune left.
+    pub(super) files: Vec<SegmentFile>,
 }
 
-/// Reads all segments and holds them against the checkpoint.
-fn read_all(dir: &Path, files: &[SegmentFile], keys: &Keys) -> Result<Read, LedgerError> {
+/// Reads all segments.
+pub(super) fn read_chain(dir: &Path, all: &[SegmentFile]) -> Result<Read, LedgerError> {
     let note = read_checkpoint(dir)?;
-    let key = keys.signer.public();
-    let problem = |fault| {
-        LedgerError::Problem(Problem {
-            file: dir.join(checkpoint::FILE),
-            line: None,
-            seq: None,
-            fault,
-        })
-    };
-    if note.as_ref().is_some_and(|note| !note.signed_by(key)) {
-        return Err(problem(Fault::CheckpointSignature));
-    }
-    let note_size = note.as_ref().map(|note| note.size);
-    let mut scan = Scan::new(key.name(), note_size);
-    let torn = scan.read(files, &mut |_| {})?;
-    match note {
-        Some(note) => against_checkpoint(dir, &scan, &note)?,
-        // The first start writes its checkpoint right after its first record. Where a crash came between, the next start writes one over
-        // that record before it adds another: no ledger that is longer ever lacks one.
-        None if scan.counts.runs > 1 || scan.counts.decisions > 0 => {
-            return Err(problem(Fault::NoCheckpoint));
-        }
-        None => {}
-    }
+    let past = Past::read(dir)?;
+    let files = past.kept(all).to_vec();
+    let mut scan = Scan::new(&past, note.as_ref().map(|note| note.size));
+    let torn = scan.read(&files, &mut |_| {})?;
     Ok(Read {
-        noted: note_size.is_some(),
         scan,
         torn,
+        note,
+        files,
     })
+}
+
+/// Reads all segments and holds them against the checkpoint and the last key.
+pub(super) fn read_all(
+    dir: &Path,
+    all: &[SegmentFile],
+    public: &VerifierKey,
+) -> Result<Read, LedgerError> {
+    let read = read_chain(dir, all)?;
+    let Read { scan, files, .. } = &read;
+    match &read.note {
+        Some(note) => judge(dir, files, scan, public, note)?,
+        // The first start writes its checkpoint right after its first record. Where a crash came between, the next start writes one over
+        // that record before it adds another: no ledger that is longer ever lacks one.
+        None if scan.counts.runs > 1 || scan.counts.decisions > 0 || scan.counts.pruned > 0 => {
+            return Err(in_folder(dir, checkpoint::FILE, Fault::NoCheckpoint));
+        }
+        None if scan.seq > 0 => last_key(dir, files, scan, public)?,
+        None => {}
+    }
+    Ok(read)
 }
 
 /// The checkpoint, `None` where there is none.
@@ -266,41 +280,7 @@ pub(super) fn read_checkpoint(dir: &Path) -> Result<Option<Checkpoint>, LedgerEr
         }))
 }
 
-/// Whether what was read is at least what the checkpoint covers, and has its root.
-pub(super) fn against_checkpoint(
-    dir: &Path,
-    scan: &Scan,
-    note: &Checkpoint,
-) -> Result<(), LedgerError> {
-    let file = dir.join(checkpoint::FILE);
-    if note.size > scan.seq {
-        let (covers, here) = (note.size, scan.seq);
-        return Err(LedgerError::Problem(Problem {
-            file,
-            line: None,
-            seq: None,
-            fault: Fault::Short { covers, here },
-        }));
-    }
-    let root = scan.root.unwrap_or_else(|| scan.tree.root());
-    if root != note.root {
-        let last = scan
-            .at
-            .clone()
-            .filter(|_| note.size == scan.seq)
-            .map(|(path, line)| (path, Some(line)));
-        let (file, line) = last.unwrap_or((file, None));
-        return Err(LedgerError::Problem(Problem {
-            file,
-            line,
-            seq: Some(note.size.saturating_sub(1)),
-            fault: Fault::Root,
-        }));
-    }
-    Ok(())
-}
-
-fn cut_off(torn: &Torn) -> Result<(), LedgerError> {
+pub(super) fn cut_off(torn: &Torn) -> Result<(), LedgerError> {
     tracing::warn!(file = %torn.path.display(), bytes = torn.cut, "a torn last line is cut off");
     OpenOptions::new()
         .write(true)
@@ -309,7 +289,7 @@ fn cut_off(torn: &Torn) -> Result<(), LedgerError> {
         .map_err(LedgerError::io(&torn.path, "cut off the torn last line"))
 }
 
-fn new_run(dir: &Path) -> Result<String, LedgerError> {
+pub(super) fn new_run(dir: &Path) -> Result<String, LedgerError> {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -337,7 +317,11 @@ fn write_first<S: Store>(
     Ok(())
 }
 
-fn write_checkpoint(dir: &Path, signer: &Signer, covered: Covered) -> Result<(), LedgerError> {
+pub(super) fn write_checkpoint(
+    dir: &Path,
+    signer: &Signer,
+    covered: Covered,
+) -> Result<(), LedgerError> {
     let (size, root) = covered;
     checkpoint::replace(dir, &Checkpoint::note(signer, size, &root)).map_err(LedgerError::io(
         &dir.join(checkpoint::FILE),

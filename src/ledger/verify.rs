@@ -9,9 +9,11 @@ use std::path::Path;
 
 use super::checkpoint;
 use super::error::{Fault, LedgerError, Problem};
+use super::judge::{in_folder, judge, last_key};
 use super::keys::{PUBLIC_FILE, VerifierKey};
+use super::past::Past;
 use super::scan::{Counts, Scan, segments};
-use super::start::{LOCK_FILE, against_checkpoint, read_checkpoint};
+use super::start::{LOCK_FILE, read_checkpoint};
 
 /// What `verify` found.
 #[derive(Debug, Clone)]
@@ -22,7 +24,7 @@ pub struct Report {
     pub running: bool,
     /// Segments in the folder.
     pub segments: u64,
-    /// Whole records read before the end or the first problem.
+    /// Whole records read before the end or the first problem; pruned ones are not among them (see [`Counts::pruned`]).
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -64,21 +66,15 @@ fn check(
     report: &mut Report,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), LedgerError> {
-    let in_folder = |name: &str, fault| {
-        LedgerError::Problem(Problem {
-            file: dir.join(name),
-            line: None,
-            seq: None,
-            fault,
-        })
-    };
     // The checkpoint is read first: records written meanwhile then lie beyond it, never short of it.
     let note = read_checkpoint(dir);
-    let files = segments(dir)?;
-    report.segments = files.len() as u64;
-    if files.is_empty() {
-        return Err(in_folder("", Fault::Nothing));
+    let all = segments(dir)?;
+    if all.is_empty() {
+        return Err(in_folder(dir, "", Fault::Nothing));
     }
+    let past = Past::read(dir)?;
+    let files = past.kept(&all);
+    report.segments = files.len() as u64;
     let key_path = dir.join(PUBLIC_FILE);
     let key = match std::fs::read(&key_path) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -87,7 +83,7 @@ fn check(
     let key = std::str::from_utf8(&key)
         .ok()
         .and_then(VerifierKey::parse)
-        .ok_or_else(|| in_folder(PUBLIC_FILE, Fault::VerifierKey))?;
+        .ok_or_else(|| in_folder(dir, PUBLIC_FILE, Fault::VerifierKey))?;
     report.log = Some(key.name().to_owned());
     let covers = note
         .as_ref()
@@ -101,22 +97,20 @@ fn check(
         .filter_map(|file| file.path.metadata().ok())
         .map(|facts| facts.len())
         .sum();
-    let mut scan = Scan::new(key.name(), covers);
-    let read = scan.read(&files, &mut |bytes| progress(bytes, total));
-    report.records = scan.seq;
+    let mut scan = Scan::new(&past, covers);
+    let read = scan.read(files, &mut |bytes| progress(bytes, total));
+    report.records = scan.seq - past.base();
     report.bytes = scan.bytes;
     report.counts = scan.counts;
     report.in_flight = scan.open.len() as u64;
     // A record at fault is named before the checkpoint is: it says more.
     let torn = read?;
-    let note = note?.ok_or_else(|| in_folder(checkpoint::FILE, Fault::NoCheckpoint))?;
-    if !note.signed_by(&key) {
-        return Err(in_folder(checkpoint::FILE, Fault::CheckpointSignature));
-    }
-    against_checkpoint(dir, &scan, &note)?;
     if scan.seq == 0 {
-        return Err(in_folder("", Fault::Nothing));
+        return Err(in_folder(dir, "", Fault::Nothing));
     }
+    last_key(dir, files, &scan, &key)?;
+    let note = note?.ok_or_else(|| in_folder(dir, checkpoint::FILE, Fault::NoCheckpoint))?;
+    judge(dir, files, &scan, &key, &note)?;
     if report.running {
         return Ok(());
     }
