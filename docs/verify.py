@@ -15,8 +15,8 @@ def point(b):
     if y >= P or (x * x - x2) % P or x == 0 and sign: raise ValueError("no point on the curve")
     return (P - x if x & 1 != sign else x, y)
 def add(a, b):
-    t = D * a[0] * b[0] * a[1] * b[1] % P
-    return ((a[0] * b[1] + b[0] * a[1]) * pow(1 + t, -1, P) % P, (a[1] * b[1] + a[0] * b[0]) * pow(1 - t, -1, P) % P)
+    t = D * a[0] * b[0] * a[1] * b[1] % P; i = pow(1 - t * t, -1, P)
+    return (a[0] * b[1] + b[0] * a[1]) * (1 - t) * i % P, (a[1] * b[1] + a[0] * b[0]) * (1 + t) * i % P
 def times(n, a, out=(0, 1)):
     while n: out, a, n = add(out, a) if n & 1 else out, add(a, a), n >> 1
     return out
