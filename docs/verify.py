@@ -102,12 +102,12 @@ def verify(folder, at):
     blobs = [base64.b64decode(s.split(" ")[2]) for s in signatures.splitlines() if s.startswith(f"\u2014 {who} ")]
     assert origin == who == signer and any(b[:4] == key_id and signed(key, (text + "\n").encode(), b[4:]) for b in blobs), "no signature verifies"
     assert size <= seq, f"covers {size} records, {seq} are here"
-    assert base64.b64encode(at_size).decode() == digest, f"the root of its {size} records is another; record {size - 1} was changed, or all"
     assert not mark or found and mark["seq"] < size, "does not cover the line in pruned"
     n = 0
     while n < base:
         assert n in gone and gone[n][1] <= base, f"no prune record says what the segment from record {n} on held"
         n = gone[n][1]
+    assert base64.b64encode(at_size).decode() == digest, f"the root of its {size} records is another; record {size - 1} was changed, or all"
     assert not unclosed, f"record {min(unclosed, default=0)} was forwarded and has no outcome"
     return seq
 

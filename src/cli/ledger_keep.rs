@@ -122,23 +122,19 @@ pub(super) fn seal(args: &Seal, out: &mut Out) -> Result<Done, Failure> {
 
 pub(super) fn prune(args: &Prune, out: &mut Out) -> Result<Done, Failure> {
     there(&args.dir)?;
-    // What goes is shown before it goes: a look first, under the lock like the deed.
-    let look = match ledger::prune(&args.dir, args.before, false) {
-        Ok(look) => look,
+    // What goes is shown before it goes.
+    let mut shown = Ok(());
+    let mut show_it = |look: &Pruning, out: &mut Out| {
+        if !args.json {
+            shown = show(look, out).and_then(|()| out.flush());
+        }
+        args.yes && shown.is_ok()
+    };
+    let pruned = match ledger::prune(&args.dir, args.before, &mut |look| show_it(look, out)) {
+        Ok(pruned) => pruned,
         Err(error) => return failed(&args.dir, "prune", error, out),
     };
-    if !args.json {
-        show(&look, out)?;
-        out.flush()?;
-    }
-    let pruned = if args.yes && !look.segments.is_empty() {
-        match ledger::prune(&args.dir, args.before, true) {
-            Ok(pruned) => pruned,
-            Err(error) => return failed(&args.dir, "prune", error, out),
-        }
-    } else {
-        look
-    };
+    shown?;
     if args.json {
         out.json(&json(&pruned))?;
         return Ok(Done::Yes);
@@ -146,6 +142,7 @@ pub(super) fn prune(args: &Prune, out: &mut Out) -> Result<Done, Failure> {
     let (segments, records, bytes) = sums(&pruned);
     let what = format!("{segments} segments, {records} records, {bytes} bytes");
     if pruned.segments.is_empty() {
+        show(&pruned, out)?;
         out.line("nothing to prune: no sealed segment is that old")?;
     } else if pruned.done {
         out.line(format!("{} {what}", out.paint(Tone::Good, "PRUNED", 0)))?;

@@ -110,7 +110,7 @@ pub enum Fault {
     Log,
     /// A segment that another number of records stands before.
     #[error(
-        "the segment is named {named}, but {here} records stand before it: a segment is missing, or records are gone or added"
+        "the segment is named {named}, but {here} records stand before it: a segment or the file pruned is missing, or records are gone or added"
     )]
     Name {
         /// From the file's name.

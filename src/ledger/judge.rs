@@ -35,10 +35,11 @@ pub(super) fn judge(
     {
         return Err(in_folder(dir, checkpoint::FILE, Fault::CheckpointSignature));
     }
-    against_checkpoint(dir, scan, note)?;
+    // A checkpoint from before a prune has a root that cannot be made again: that is said first.
     scan.pruned
         .settle(note.size)
-        .map_err(|fault| in_folder(dir, past::FILE, fault))
+        .map_err(|fault| in_folder(dir, past::FILE, fault))?;
+    against_checkpoint(dir, scan, note)
 }
 
 /// Whether the last key in force is `public`.

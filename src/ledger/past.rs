@@ -293,3 +293,100 @@ impl Pruned {
             .map(|(segment, _)| *segment)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::entry::Recovered;
+    use crate::ledger::keys::Signer;
+
+    fn gone(segment: u64, count: u64) -> Gone {
+        let key = Signer::from_seed([7; 32]).public().line();
+        let whole = (segment + count).count_ones();
+        Gone {
+            segment,
+            count,
+            bytes: 900,
+            sha256: as_hex(&[1; 32]),
+            counts: [("open".to_owned(), 1)].into(),
+            last: as_hex(&[2; 32]),
+            tree: (0..whole).map(|_| as_hex(&[3; 32])).collect(),
+            open: vec![(segment, "01".to_owned())],
+            key,
+        }
+    }
+
+    fn line(gone: &Gone, seq: u64) -> Vec<u8> {
+        let mut line = Vec::new();
+        let draft = gone.draft("l", "r", Recovered { cut: 3, closed: 0 });
+        draft.stitch(&[0; 32], seq, b"2026-11-30T00:00:00.000000Z", &mut line);
+        line
+    }
+
+    #[test]
+    fn a_prune_record_reads_back_and_says_only_what_can_be() {
+        let good = gone(4, 3);
+        assert_eq!(Gone::read(&line(&good, 9)), Ok((9, good.clone())));
+        assert!(Gone::read(&line(&good, 6)).is_err(), "of records after it");
+        let bad = |change: &dyn Fn(&mut Gone)| {
+            let mut bad = good.clone();
+            change(&mut bad);
+            assert!(Gone::read(&line(&bad, 9)).is_err(), "{bad:?}");
+        };
+        bad(&|gone| gone.count = 0);
+        bad(&|gone| gone.last = "ab".to_owned());
+        bad(&|gone| gone.tree.push(as_hex(&[3; 32])));
+        bad(&|gone| gone.tree[0] = "x".repeat(64));
+        bad(&|gone| gone.open = vec![(7, "01".to_owned())]);
+        bad(&|gone| gone.open = vec![(5, "01".to_owned()), (4, "01".to_owned())]);
+        bad(&|gone| gone.key.push('A'));
+    }
+
+    #[test]
+    fn records_of_one_segment_agree_with_each_other_and_with_the_segment() {
+        let (first, next) = (gone(0, 4), gone(4, 3));
+        let fault = |segment| Err(Fault::PruneFacts { segment });
+        let mut pruned = Pruned::default();
+        assert_eq!(pruned.record(&line(&first, 9)), fault(0), "it was not read");
+        let mut pruned = Pruned::default();
+        pruned.ended(0, 4, [2; 32]);
+        pruned.ended(4, 7, [9; 32]);
+        assert_eq!(pruned.record(&line(&first, 9)), Ok(()));
+        assert_eq!(pruned.record(&line(&first, 12)), Ok(()), "carried");
+        assert_eq!(pruned.cut(), Some((4, 12)), "the newest copy");
+        assert_eq!(
+            pruned.record(&line(&next, 10)),
+            fault(4),
+            "another last line"
+        );
+        let forged = Gone {
+            bytes: 901,
+            ..first
+        };
+        assert_eq!(
+            pruned.record(&line(&forged, 13)),
+            fault(0),
+            "another length"
+        );
+    }
+
+    #[test]
+    fn each_pruned_segment_has_its_record_and_the_checkpoint_covers_the_last() {
+        let past = Past {
+            of: Some((gone(4, 3), 9, line(&gone(4, 3), 9))),
+        };
+        let mut pruned = Pruned::from(&past);
+        assert_eq!(
+            pruned.settle(20),
+            Err(Fault::PrunedUncovered { seq: 9 }),
+            "not found"
+        );
+        assert!(pruned.differs(9, b"another"));
+        assert!(!pruned.differs(9, &line(&gone(4, 3), 9)));
+        assert_eq!(pruned.settle(9), Err(Fault::PrunedUncovered { seq: 9 }));
+        assert_eq!(pruned.settle(10), Err(Fault::PruneMissing { segment: 0 }));
+        assert_eq!(pruned.record(&line(&gone(4, 3), 9)), Ok(()));
+        assert_eq!(pruned.record(&line(&gone(0, 4), 10)), Ok(()));
+        assert_eq!(pruned.settle(10), Ok(()));
+    }
+}

@@ -62,19 +62,24 @@ pub(super) enum Step {
     Deleted,
 }
 
-/// Takes away the sealed segments all of whose records are older than `before`; without `yes` it only says which.
+/// Takes away the sealed segments all of whose records are older than `before`, where `goes` says yes to what it is shown. It is not asked where there is nothing to
+/// take.
 ///
 /// # Errors
 /// Where a leafgate runs on it, the ledger is not whole, or a file cannot be written.
-pub fn prune(dir: &Path, before: Timestamp, yes: bool) -> Result<Pruning, LedgerError> {
-    prune_with(dir, before, yes, &mut |_| Ok(()))
+pub fn prune(
+    dir: &Path,
+    before: Timestamp,
+    goes: &mut dyn FnMut(&Pruning) -> bool,
+) -> Result<Pruning, LedgerError> {
+    prune_with(dir, before, goes, &mut |_| Ok(()))
 }
 
 /// [`prune`], with a place for a test to cut it.
 pub(super) fn prune_with(
     dir: &Path,
     before: Timestamp,
-    yes: bool,
+    goes: &mut dyn FnMut(&Pruning) -> bool,
     done: &mut dyn FnMut(Step) -> Result<(), LedgerError>,
 ) -> Result<Pruning, LedgerError> {
     let mut ledger = Stopped::open(dir)?;
@@ -82,7 +87,8 @@ pub(super) fn prune_with(
     let micros = u64::try_from(before.as_microsecond()).unwrap_or_default();
     let before = Clock::new().text(UNIX_EPOCH + Duration::from_micros(micros));
     let mut plan = plan(&ledger, &before)?;
-    let Some(end) = plan.gone.last().map(Gone::end).filter(|_| yes) else {
+    let end = plan.gone.last().map(Gone::end);
+    let Some(end) = end.filter(|_| goes(&plan.says)) else {
         return Ok(plan.says);
     };
     let log = ledger.keys.signer.public().name().to_owned();

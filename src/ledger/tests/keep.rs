@@ -222,7 +222,7 @@ fn a_running_ledger_is_not_maintained_and_a_lost_key_is_not_replaced() {
     };
     locked(super::super::rotate_key(&ledger).map(drop));
     locked(super::super::seal(&ledger).map(drop));
-    locked(super::super::prune(&ledger, soon(), true).map(drop));
+    locked(super::super::prune(&ledger, soon(), &mut |_| true).map(drop));
     running.stop();
     let kept = fs::read(at(&dir, "leafgate.key")).expect("a key");
     fs::remove_file(at(&dir, "leafgate.key")).expect("removable");
@@ -256,7 +256,7 @@ fn an_older_ledger_without_the_key_in_open_verifies_and_rotates_after_a_start() 
         matches!(refused, Err(LedgerError::Unfit { .. })),
         "{refused:?}"
     );
-    assert!(super::super::prune(&dir.path().join("ledger"), soon(), false).is_ok());
+    assert!(super::super::prune(&dir.path().join("ledger"), soon(), &mut |_| false).is_ok());
     filled(&dir, 1);
     super::super::rotate_key(&dir.path().join("ledger")).expect("rotated");
     filled(&dir, 1);
@@ -294,6 +294,55 @@ pub(super) fn rewrite(dir: &TempDir, change: &dyn Fn(&mut serde_json::Value)) {
 }
 
 #[test]
+fn the_key_in_open_is_the_one_that_the_record_names() {
+    let dir = folder();
+    filled(&dir, 1);
+    let ledger = dir.path().join("ledger");
+    let (other, _) = Signer::make(&ledger).expect("a key");
+    rewrite(&dir, &|record| {
+        if record["t"] == "open" {
+            record["key"] = other.public().line().into();
+        }
+    });
+    let problem = agree(&dir, "another key in open")
+        .problem
+        .expect("a problem");
+    assert_eq!(problem.seq, Some(0), "{problem}");
+    assert!(matches!(problem.fault, Fault::Form(_)), "{problem}");
+}
+
+#[test]
+fn a_record_of_maintenance_is_a_run_of_its_own() {
+    let dir = folder();
+    filled(&dir, 1);
+    let rotated = super::super::rotate_key(&dir.path().join("ledger")).expect("rotated");
+    start_in(&dir).stop();
+    well(&dir, "rotated");
+    let run = all(&dir)[rotated.seq as usize]["run"].clone();
+    // The next run under the name of the rotation's, and a record amid it without an open.
+    let kept = fs::read_to_string(at(&dir, "000000000000.jsonl")).expect("a segment");
+    for (name, seq) in [
+        ("the record after it", rotated.seq + 1),
+        ("the stop", rotated.seq + 2),
+    ] {
+        rewrite(&dir, &|record| {
+            if record["seq"] == seq {
+                record["run"] = run.clone();
+                if name == "the record after it" {
+                    record["t"] = "stop".into();
+                    for key in ["key", "oracle", "sync", "version"] {
+                        record.as_object_mut().expect("an object").remove(key);
+                    }
+                }
+            }
+        });
+        let problem = agree(&dir, name).problem.expect("a problem");
+        assert_eq!(problem.seq, Some(seq), "{name}: {problem}");
+        fs::write(at(&dir, "000000000000.jsonl"), &kept).expect("writable");
+    }
+}
+
+#[test]
 fn sealing_closes_the_open_segment_once() {
     let dir = folder();
     filled(&dir, 1);
@@ -328,13 +377,13 @@ fn pruning_keeps_the_chain_and_says_what_went() {
     let none = super::super::prune(
         &ledger,
         "2020-01-01T00:00:00Z".parse().expect("a time"),
-        true,
+        &mut |_| true,
     );
     assert_eq!(none.expect("a plan").segments.len(), 0);
-    let look = super::super::prune(&ledger, soon(), false).expect("a plan");
+    let look = super::super::prune(&ledger, soon(), &mut |_| false).expect("a plan");
     assert_eq!((look.segments.len(), look.done), (names.len() - 1, false));
     assert_eq!(segment_names(&dir), names, "a look changes nothing");
-    let gone = super::super::prune(&ledger, soon(), true).expect("pruned");
+    let gone = super::super::prune(&ledger, soon(), &mut |_| true).expect("pruned");
     assert!(gone.done && gone.stopped.is_none() && gone.carried == 0);
     assert_eq!(segment_names(&dir), names[names.len() - 1..]);
     let report = well(&dir, "pruned");
@@ -398,7 +447,7 @@ fn a_second_prune_carries_what_the_first_one_said() {
     let mut ever = BTreeSet::new();
     let mut rotations = 0;
     for round in 0..3 {
-        let gone = super::super::prune(&ledger, soon(), true).expect("pruned");
+        let gone = super::super::prune(&ledger, soon(), &mut |_| true).expect("pruned");
         assert!(gone.done);
         assert_eq!(gone.carried > 0, round > 0, "{gone:?}");
         let pruned_keys = gone.segments.iter().filter_map(|old| old.counts.get("key"));
@@ -420,7 +469,7 @@ fn a_second_prune_carries_what_the_first_one_said() {
     assert!(said.len() > 5);
     // A rotation in a pruned segment: the prune record holds the key that was in force after it.
     assert!(rotations > 0 && all(&dir).iter().all(|record| record["t"] != "key"));
-    let gone = super::super::prune(&ledger, soon(), true).expect("pruned");
+    let gone = super::super::prune(&ledger, soon(), &mut |_| true).expect("pruned");
     assert!(gone.done);
     well(&dir, "the rotation is pruned");
 }
@@ -434,7 +483,7 @@ fn a_prune_cut_at_any_point_is_whole_and_goes_on() {
             let ledger = dir.path().join("ledger");
             let sealed = segment_names(&dir).len() - 1;
             let mut steps = 0;
-            let result = pruning::prune_with(&ledger, soon(), true, &mut |_| {
+            let result = pruning::prune_with(&ledger, soon(), &mut |_| true, &mut |_| {
                 steps += 1;
                 if steps > cut_at { Err(cut()) } else { Ok(()) }
             });
@@ -443,7 +492,7 @@ fn a_prune_cut_at_any_point_is_whole_and_goes_on() {
             if by_start {
                 filled(&dir, 1);
             } else {
-                super::super::prune(&ledger, soon(), true).expect("pruned");
+                super::super::prune(&ledger, soon(), &mut |_| true).expect("pruned");
             }
             assert_eq!(segment_names(&dir).len(), 1, "{cut_at}");
             let report = well(&dir, "completed");
@@ -473,7 +522,7 @@ fn a_prune_whose_records_are_torn_goes_on_from_the_whole_ones() {
     let names = segment_names(&dir);
     let newest = at(&dir, names.last().expect("one"));
     let before = fs::read(&newest).expect("a segment").len();
-    let result = pruning::prune_with(&ledger, soon(), true, &mut |_| Err(cut()));
+    let result = pruning::prune_with(&ledger, soon(), &mut |_| true, &mut |_| Err(cut()));
     assert!(result.is_err());
     let bytes = fs::read(&newest).expect("a segment");
     let second = before + memchr::memchr(b'\n', &bytes[before..]).expect("a line") + 20;
@@ -485,7 +534,7 @@ fn a_prune_whose_records_are_torn_goes_on_from_the_whole_ones() {
         names[1..],
         "one record was whole: one segment went"
     );
-    super::super::prune(&ledger, soon(), true).expect("pruned");
+    super::super::prune(&ledger, soon(), &mut |_| true).expect("pruned");
     well(&dir, "done");
     assert_eq!(segment_names(&dir), names[names.len() - 1..]);
 }
@@ -500,7 +549,7 @@ fn archived_segments_put_back_verify_from_the_first_record() {
         .iter()
         .map(|name| fs::read(at(&dir, name)).expect("a segment"))
         .collect();
-    super::super::prune(&ledger, soon(), true).expect("pruned");
+    super::super::prune(&ledger, soon(), &mut |_| true).expect("pruned");
     for (name, bytes) in names.iter().zip(&files).take(names.len() - 1) {
         fs::write(at(&dir, name), bytes).expect("writable");
     }
@@ -514,7 +563,8 @@ fn what_pruning_leaves_is_held_against_the_chain() {
     let dir = folder();
     segmented(&dir, 8);
     let ledger = dir.path().join("ledger");
-    super::super::prune(&ledger, soon(), true).expect("pruned");
+    let older = fs::read(at(&dir, "checkpoint")).expect("a checkpoint");
+    super::super::prune(&ledger, soon(), &mut |_| true).expect("pruned");
     let kept = fs::read(at(&dir, past::FILE)).expect("a file");
     let text = String::from_utf8(kept.clone()).expect("ASCII");
     let record: serde_json::Value = serde_json::from_str(&text).expect("a record");
@@ -555,7 +605,13 @@ fn what_pruning_leaves_is_held_against_the_chain() {
         "{problem}"
     );
     fs::write(at(&dir, past::FILE), &kept).expect("writable");
+    well(&dir, "restored");
     // An older checkpoint, from before the prune, does not vouch for it.
+    let newer = fs::read(at(&dir, "checkpoint")).expect("a checkpoint");
+    fs::write(at(&dir, "checkpoint"), older).expect("writable");
+    let problem = agree(&dir, "older checkpoint").problem.expect("a problem");
+    assert_eq!(problem.fault, Fault::PrunedUncovered { seq }, "{problem}");
+    fs::write(at(&dir, "checkpoint"), newer).expect("writable");
     well(&dir, "restored");
 }
 
