@@ -109,10 +109,11 @@ def verify(folder, at):
         n = gone[n][1]
     assert base64.b64encode(at_size).decode() == digest, f"the root of its {size} records is another; record {size - 1} was changed, or all"
     assert not unclosed, f"record {min(unclosed, default=0)} was forwarded and has no outcome"
-    return seq
+    return f"{seq - base} records" + (f", {base} earlier ones were pruned" if base else "")
 
 if __name__ == "__main__":
     folder, at = pathlib.Path(sys.argv[1] if sys.argv[1:] else ""), [""]
-    try: print(f"whole: {verify(folder, at)} records")
+    if not __debug__: sys.exit(print("run it without -O: its checks are assertions", file=sys.stderr) or 2)
+    try: print(f"whole: {verify(folder, at)}")
     except (AssertionError, KeyError, TypeError, ValueError) as problem: sys.exit(print(f"{at[0]}: {problem}") or 1)
     except OSError as problem: sys.exit(print(problem, file=sys.stderr) or (1 if any(folder.glob("*.jsonl")) else 2))
