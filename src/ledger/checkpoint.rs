@@ -11,6 +11,7 @@
 //! Promises: a [`Checkpoint`] that was read had exactly this form; [`Checkpoint::signed_by`] says whether a key signed it. On disk it is replaced whole or
 //! not at all.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -84,33 +85,34 @@ impl Checkpoint {
     }
 }
 
-/// Replaces the checkpoint.
-pub(super) fn replace(dir: &Path, note: &str) -> io::Result<()> {
-    replace_file(dir, FILE, note)
-}
-
 /// Replaces a file that anybody may read: a new one is written and synced, then renamed over the old one, then the folder is synced.
-pub(super) fn replace_file(dir: &Path, name: &str, text: &str) -> io::Result<()> {
-    let new = dir.join(format!(".{name}.new"));
+pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let (Some(name), Some(dir)) = (file.file_name(), file.parent()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut beside = OsString::from(".");
+    beside.push(name);
+    beside.push(".new");
+    let new = dir.join(beside);
     // A left-over of a crash is taken away, never written on.
     match fs::remove_file(&new) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
         Ok(()) | Err(_) => {}
     }
-    let mut file = OpenOptions::new()
+    let mut open = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o644)
         .open(&new)?;
-    let written = file
+    let written = open
         .write_all(text.as_bytes())
-        .and_then(|()| file.sync_all());
+        .and_then(|()| open.sync_all());
     if let Err(cause) = written {
         // Nothing of the old file is lost; the half-written file only takes room.
         let _ = fs::remove_file(&new);
         return Err(cause);
     }
-    fs::rename(&new, dir.join(name))?;
+    fs::rename(&new, file)?;
     File::open(dir)?.sync_all()
 }
 

@@ -28,17 +28,17 @@ pub(super) fn judge(
     note: &Checkpoint,
 ) -> Result<(), LedgerError> {
     last_key(dir, files, scan, public)?;
+    // A checkpoint from before a prune can no longer be judged: that is said first.
+    scan.pruned
+        .settle(note.size)
+        .map_err(|fault| in_folder(dir, past::FILE, fault))?;
     if !scan
         .keys
-        .signs(public)
+        .signs(note.size, public)
         .is_some_and(|key| note.signed_by(key))
     {
         return Err(in_folder(dir, checkpoint::FILE, Fault::CheckpointSignature));
     }
-    // A checkpoint from before a prune has a root that cannot be made again: that is said first.
-    scan.pruned
-        .settle(note.size)
-        .map_err(|fault| in_folder(dir, past::FILE, fault))?;
     against_checkpoint(dir, scan, note)
 }
 

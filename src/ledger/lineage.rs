@@ -16,8 +16,8 @@ use super::keys::{Signer, VerifierKey};
 pub(super) struct Lineage {
     name: String,
     known: Vec<VerifierKey>,
-    began: u64,
-    covered: Option<String>,
+    /// From which `seq` on which name is in force.
+    turns: Vec<(u64, String)>,
 }
 
 #[derive(Deserialize)]
@@ -39,9 +39,8 @@ impl Lineage {
     pub(super) fn from(key: VerifierKey, began: u64) -> Lineage {
         Lineage {
             name: key.name().to_owned(),
+            turns: vec![(began, key.name().to_owned())],
             known: vec![key],
-            began,
-            covered: None,
         }
     }
 
@@ -54,6 +53,7 @@ impl Lineage {
     pub(super) fn first(&mut self, log: &str) -> bool {
         if self.name.is_empty() {
             self.name = log.to_owned();
+            self.turns.push((0, self.name.clone()));
         }
         self.name == log
     }
@@ -91,13 +91,8 @@ impl Lineage {
         }
         self.name = key.name().to_owned();
         self.known.push(key);
-        self.began = seq;
+        self.turns.push((seq + 1, self.name.clone()));
         Ok(())
-    }
-
-    /// Here the checkpoint ends: its signature is of the key that is now in force.
-    pub(super) fn cover(&mut self) {
-        self.covered = Some(self.name.clone());
     }
 
     /// The key in force, where a record holds it.
@@ -124,9 +119,14 @@ impl Lineage {
             .or_else(|| Some(public).filter(|key| key.name() == name))
     }
 
-    /// The key that must have signed the checkpoint.
-    pub(super) fn signs<'a>(&'a self, public: &'a VerifierKey) -> Option<&'a VerifierKey> {
-        self.named(self.covered.as_deref().unwrap_or(&self.name), public)
+    /// The key that must have signed a checkpoint of this size: the one in force for the record after those it covers. `None` where that was pruned, or is not known.
+    pub(super) fn signs<'a>(
+        &'a self,
+        size: u64,
+        public: &'a VerifierKey,
+    ) -> Option<&'a VerifierKey> {
+        let (_, name) = self.turns.iter().rev().find(|(from, _)| *from <= size)?;
+        self.named(name, public)
     }
 
     /// Whether the last key is this one.
@@ -138,7 +138,12 @@ impl Lineage {
             Some(last) if last == public => Ok(()),
             None if self.name == public.name() => Ok(()),
             Some(_) | None if self.knows(public) => Err((None, Fault::Rotation)),
-            Some(_) | None => Err((Some(self.began), Fault::Log)),
+            // The record that put the last key in place; after a prune the first that is kept.
+            Some(_) | None => {
+                let from = self.turns.last().map_or(0, |(from, _)| *from);
+                let turned = self.turns.len() > 1;
+                Err((Some(from - u64::from(turned)), Fault::Log))
+            }
         }
     }
 }

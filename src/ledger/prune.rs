@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::checkpoint::replace_file;
+use super::checkpoint::replace;
 use super::clock::{Clock, Time};
 use super::entry::Recovered;
 use super::error::LedgerError;
@@ -280,7 +280,7 @@ fn put(dir: &Path, files: &[SegmentFile], seq: u64) -> Result<(), LedgerError> {
     let line = line_of(files, seq)?.unwrap_or_default();
     // A record is ASCII.
     let text = String::from_utf8_lossy(&line) + "\n";
-    replace_file(dir, past::FILE, &text).map_err(LedgerError::io(
+    replace(&dir.join(past::FILE), &text).map_err(LedgerError::io(
         &dir.join(past::FILE),
         "write what was pruned",
     ))

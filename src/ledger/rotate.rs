@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use super::checkpoint::replace_file;
+use super::checkpoint::replace;
 use super::error::LedgerError;
 use super::judge::judge;
 use super::keys::{PUBLIC_FILE, SIGNER_FILE, Signer, VerifierKey, fault, write_new};
@@ -116,7 +116,7 @@ fn finish(
 }
 
 fn publish(dir: &Path, key: &VerifierKey) -> Result<(), LedgerError> {
-    replace_file(dir, PUBLIC_FILE, &format!("{}\n", key.line())).map_err(LedgerError::io(
+    replace(&dir.join(PUBLIC_FILE), &format!("{}\n", key.line())).map_err(LedgerError::io(
         &dir.join(PUBLIC_FILE),
         "put the new verifier key in place",
     ))

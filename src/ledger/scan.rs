@@ -245,7 +245,6 @@ impl Scan {
         self.bytes += line.len() as u64 + 1;
         if self.covers == Some(self.seq) {
             self.root = Some(self.tree.root());
-            self.keys.cover();
         }
         Ok(())
     }

@@ -323,7 +323,11 @@ pub(super) fn write_checkpoint(
     covered: Covered,
 ) -> Result<(), LedgerError> {
     let (size, root) = covered;
-    checkpoint::replace(dir, &Checkpoint::note(signer, size, &root)).map_err(LedgerError::io(
+    checkpoint::replace(
+        &dir.join(checkpoint::FILE),
+        &Checkpoint::note(signer, size, &root),
+    )
+    .map_err(LedgerError::io(
         &dir.join(checkpoint::FILE),
         "write the checkpoint",
     ))
@@ -352,7 +356,10 @@ fn keep_checkpoint(
             newest = newer;
         }
         let (size, root) = newest;
-        let written = checkpoint::replace(dir, &Checkpoint::note(signer, size, &root));
+        let written = checkpoint::replace(
+            &dir.join(checkpoint::FILE),
+            &Checkpoint::note(signer, size, &root),
+        );
         if let Err(cause) = &written {
             tracing::error!(kind = %cause.kind(), "the checkpoint cannot be written; records are durable all the same");
         }
