@@ -688,3 +688,37 @@ fn a_clock_set_back_is_said_in_the_record() {
         (2, Some(3))
     );
 }
+
+#[test]
+fn a_segment_whose_record_would_be_too_long_stays() {
+    let dir = folder();
+    let mut settings = settings(dir.path());
+    settings.segment_bytes = 2_000_000;
+    let ledger = Ledger::start(&settings, facts()).expect("the ledger starts");
+    // All on their way at once: none has its outcome where the first segment ends.
+    let tickets: Vec<_> = runtime().block_on(async {
+        let tasks: Vec<_> = (0..3500)
+            .map(|number| {
+                let ledger = ledger.clone();
+                tokio::spawn(async move { forward(&ledger, number).await.expect("recorded").1 })
+            })
+            .collect();
+        let mut tickets = Vec::new();
+        for task in tasks {
+            tickets.push(task.await.expect("no panic"));
+        }
+        tickets
+    });
+    for ticket in tickets {
+        ticket.close(outcome());
+    }
+    ledger.stop();
+    let names = segment_names(&dir);
+    assert!(names.len() > 1);
+    let plan = super::super::prune(&settings.dir, soon(), &mut |_| true).expect("a plan");
+    let (file, open) = plan.stopped.expect("it says which stays");
+    assert!(file.ends_with(&names[0]) && open > 1800, "{open}");
+    assert!(plan.segments.is_empty() && !plan.done);
+    assert_eq!(segment_names(&dir), names);
+    well(&dir, "as before");
+}
