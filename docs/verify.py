@@ -47,10 +47,14 @@ def facts(rec):                                              # what a prune reco
     assert rec["t"] == "prune" and said[1] and end <= rec["seq"] and len(rec["tree"]) == bin(end).count("1"), "does not say what a segment held"
     return said, end
 
+FIELDS = set("""attach bind body_len body_mac bytes call clear_text count counts dropped egress_class error failure_label field fixture_hash fixture_id host host_pin
+    key last leaf log model ms of open oracle peer plan_len plan_sha256 policy prev reason received_len received_sha256 recovered replay_window residue route run score
+    segment sent sent_len sent_sha256 seq sha256 signature status step surface_named sync t time tree v verdict version""".split())
+
 def verify(folder, at):
     at[0] = "leafgate.pub"; public = (folder / at[0]).read_text().removesuffix("\n"); public_name = verifier(public)[0]
     at[0] = "checkpoint"; text, _, signatures = (folder / at[0]).read_text().partition("\n\n")
-    origin, size, digest = text.split("\n"); size = int(size)
+    origin, size, digest = text.split("\n"); size = int(size); assert signatures.endswith("\n"), "not in the form of a C2SP checkpoint"
     seq, prev, stack, unclosed, keys, name, began, base, mark = 0, "0" * 64, [], {}, {}, None, 0, 0, None
     run, alone, read, gone, at_size, signer, found = None, False, {}, {}, b"", None, False
     at[0] = "pruned"
@@ -70,6 +74,10 @@ def verify(folder, at):
             line = line[:-1]; assert len(line) <= 65535, "too long"
             rec = record(line); t = rec["t"]; name = name or rec["log"]
             assert t in ("open", "stop", "config", "decision", "outcome", "refused", "key", "prune") and rec["v"] == 1, "unknown t or v"
+            assert FIELDS.issuperset(rec), "has a field that no record has"
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", rec["time"], re.A), "its time is not RFC 3339, UTC, to the microsecond"
+            assert rec.get("leaf", "hold") in ("hold", "split", "release") and rec.get("verdict", "local") in ("forward", "refuse", "local"), "unknown word"
+            assert all(re.fullmatch("[0-9a-f]{64}", rec.get(k, "0" * 64)) for k in FIELDS if k in ("body_mac", "last", "prev") or k.endswith("sha256")), "no digest"
             assert rec["seq"] == seq, f"says seq {rec['seq']}"
             assert rec["prev"] == prev, "does not follow the record before it"
             assert rec["log"] == name, "of another ledger"
@@ -85,7 +93,6 @@ def verify(folder, at):
             if t == "prune":
                 said, end = facts(rec); first = said[0]
                 assert gone.setdefault(first, (said, end))[0] == said and (first < base or read.get(first) == (end, rec["last"])), "says something else of its segment"
-            assert rec.get("leaf", "hold") in ("hold", "split", "release"), "unknown leaf"
             if t == "decision" and rec["verdict"] == "forward": unclosed[seq] = rec["call"]
             if t == "outcome": assert unclosed.pop(rec["of"], None) == rec["call"], "the outcome of no open decision"
             if t == "stop": assert not unclosed, f"record {min(unclosed)} was forwarded and has no outcome"
