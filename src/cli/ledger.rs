@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::Value;
 
-use super::ledger_prove;
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::progress::Progress;
 use super::rooms;
+use super::{ledger_keep, ledger_prove};
 use crate::admin::{Filter, Record, last, one};
 use crate::terms::Leaf;
 
@@ -32,6 +32,9 @@ enum Command {
     Show(Show),
     Prove(ledger_prove::Prove),
     CheckProof(ledger_prove::CheckProof),
+    RotateKey(ledger_keep::RotateKey),
+    Seal(ledger_keep::Seal),
+    Prune(ledger_keep::Prune),
 }
 
 /// Verify the whole chain and its checkpoint.
@@ -121,6 +124,9 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
         Command::Show(args) => show(&args, out),
         Command::Prove(args) => ledger_prove::prove(&args, out),
         Command::CheckProof(args) => ledger_prove::check(&args, out),
+        Command::RotateKey(args) => ledger_keep::rotate_key(&args, out),
+        Command::Seal(args) => ledger_keep::seal(&args, out),
+        Command::Prune(args) => ledger_keep::prune(&args, out),
     }
 }
 
@@ -157,6 +163,9 @@ fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
                 _ => ", those kept elsewhere too",
             }
         ))?;
+        for note in &found.notes {
+            out.line(note)?;
+        }
     }
     Ok(Done::when(whole))
 }

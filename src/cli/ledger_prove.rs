@@ -75,6 +75,12 @@ pub(super) fn prove(args: &Prove, out: &mut Out) -> Result<Done, Failure> {
         Err(error) => return Err(Failure::of(&error)),
     };
     let (proof, line) = match proved {
+        Proved::Pruned { gone } => {
+            return no(&format!(
+                "record {}: the first {gone} records were pruned; put the archived segments beside a copy of the ledger, take `pruned` away there, and ask again",
+                args.seq
+            ));
+        }
         Proved::Yes(proof, line) => (proof, line),
         Proved::NotCovered { size } => {
             return no(&format!(

@@ -17,6 +17,7 @@ mod fixture_show;
 mod hash;
 mod init;
 mod ledger;
+mod ledger_keep;
 mod ledger_prove;
 mod oracle;
 mod out;

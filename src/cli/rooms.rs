@@ -266,6 +266,8 @@ pub(super) struct Verified {
     pub(super) records: u64,
     /// Further facts, for `--json`.
     pub(super) facts: Value,
+    /// What a reader should know of a whole ledger besides.
+    pub(super) notes: Vec<String>,
     /// What is wrong, where something is.
     pub(super) problem: Option<String>,
 }
@@ -285,8 +287,26 @@ pub(super) fn verify(
             "log": report.log, "running": report.running, "segments": report.segments, "bytes": report.bytes,
             "covered": report.covered, "in_flight": report.in_flight, "runs": counts.runs,
             "decisions": counts.decisions, "forwarded": counts.forwarded, "unknown": counts.unknown,
-            "refused": counts.refused,
+            "refused": counts.refused, "pruned": counts.pruned, "set_back": counts.set_back, "set_back_at": counts.set_back_at,
         }),
+        notes: notes(&counts),
         problem: report.problem.map(|problem| problem.to_string()),
     })
+}
+
+fn notes(counts: &ledger::Counts) -> Vec<String> {
+    let mut notes = Vec::new();
+    if counts.pruned > 0 {
+        notes.push(format!(
+            "{} earlier records were pruned; the prune records say what they were",
+            counts.pruned
+        ));
+    }
+    if let Some(at) = counts.set_back_at {
+        notes.push(format!(
+            "the clock was set back {} times, first before record {at}; the order is seq",
+            counts.set_back
+        ));
+    }
+    notes
 }

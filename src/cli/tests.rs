@@ -564,3 +564,83 @@ fn a_record_is_proven_and_checked_and_nothing_else_is_printed() {
     );
     assert!(matches!(verify(&at("missing")).0, Err(Failure::Lines(_))));
 }
+
+#[test]
+fn a_stopped_ledger_is_rotated_sealed_and_pruned() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("ledger");
+    let at = dir.to_str().unwrap();
+    let settings = crate::policy::LedgerSettings {
+        dir: dir.clone(),
+        segment_bytes: 64 << 20,
+        checkpoint_every: std::time::Duration::from_secs(10),
+        checkpoint_copy: None,
+        sync: crate::policy::Sync::Record,
+    };
+    let facts = || crate::ledger::RunFacts {
+        version: "0.1.0",
+        policy: "ab".repeat(32),
+        oracle: "cd".repeat(32),
+    };
+    let begin = || crate::ledger::Ledger::start(&settings, facts()).unwrap();
+    let running = begin();
+    for command in [
+        &["ledger", "rotate-key", at][..],
+        &["ledger", "seal", at],
+        &["ledger", "prune", at, "--before", "2026-01-01"],
+    ] {
+        let (Err(Failure::Lines(lines)), _) = ran(command) else {
+            panic!("{command:?}: a running ledger");
+        };
+        assert!(
+            lines[0].contains("is running on this ledger; stop it"),
+            "{lines:?}"
+        );
+    }
+    running.stop();
+    let (done, text) = ran(&["ledger", "rotate-key", at]);
+    assert_eq!(done.unwrap(), Done::Yes);
+    assert!(text.contains("ROTATED record 2 "), "{text}");
+    let public = std::fs::read_to_string(dir.join("leafgate.pub")).unwrap();
+    assert!(text.ends_with(&public), "{text}");
+    let (_, text) = ran(&["ledger", "seal", at]);
+    assert!(text.contains("begins with record 3"), "{text}");
+    let (done, text) = ran(&["ledger", "seal", at]);
+    assert_eq!(done.unwrap(), Done::Yes);
+    assert!(text.contains("nothing to seal"), "{text}");
+
+    let prune = |more: &[&str]| ran(&[&["ledger", "prune", at, "--before"], more].concat());
+    assert!(prune(&["2020-01-01"]).1.contains("nothing to prune"));
+    let (done, text) = prune(&["9999-01-01T00:00:00Z"]);
+    assert_eq!(done.unwrap(), Done::Yes);
+    assert!(
+        text.contains("records 0 to 2") && text.contains("--yes"),
+        "{text}"
+    );
+    assert!(
+        dir.join("000000000000.jsonl").exists(),
+        "a look takes nothing"
+    );
+    let (done, text) = prune(&["9999-01-01T00:00:00Z", "--yes", "--json"]);
+    assert_eq!(done.unwrap(), Done::Yes);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&value["done"], &value["segments"][0]["count"]),
+        (&true.into(), &3.into())
+    );
+    assert!(!dir.join("000000000000.jsonl").exists());
+    let (done, text) = ran(&["ledger", "verify", at]);
+    assert_eq!(done.unwrap(), Done::Yes);
+    assert!(
+        text.contains("WHOLE 1 records") && text.contains("3 earlier records were pruned"),
+        "{text}"
+    );
+    for bad in ["2026-13-01", "yesterday", "2026-01-01T00:00:00", ""] {
+        let line = ["leafgate", "ledger", "prune", at, "--before", bad];
+        assert!(Args::try_parse_from(line).is_err(), "{bad}");
+    }
+    std::fs::remove_file(dir.join("pruned")).unwrap();
+    let (done, text) = ran(&["ledger", "seal", at]);
+    assert_eq!(done.unwrap(), Done::No, "not whole: an answer");
+    assert!(text.starts_with("WRONG "), "{text}");
+}

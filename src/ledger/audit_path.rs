@@ -45,6 +45,31 @@ impl AuditPath {
         }
     }
 
+    /// The same, where the records before `gone`, which is not above `index`, are known by the whole subtrees of `past` alone.
+    pub(super) fn after(past: &MerkleTree, index: u64, size: u64) -> AuditPath {
+        let mut path = AuditPath::new(index, size);
+        let mut at = 0;
+        let mut nodes = past.whole().iter();
+        // A subtree beside the way that lies before `index` holds each of these whole or not at all: what held one in part would hold `index` too.
+        for bit in (0..u64::BITS).rev() {
+            let len = 1_u64 << bit;
+            if past.size() & len == 0 {
+                continue;
+            }
+            let Some(node) = nodes.next() else { break };
+            let holds = path
+                .beside
+                .iter_mut()
+                .find(|(range, _)| range.contains(&at));
+            if let Some((_, tree)) = holds {
+                tree.push_whole(len, *node);
+            }
+            at += len;
+        }
+        path.seen = past.size();
+        path
+    }
+
     /// Takes the next leaf hash; those from `size` on change nothing.
     pub(super) fn push(&mut self, leaf: [u8; 32]) {
         let place = self.seen;
@@ -171,6 +196,32 @@ mod tests {
                     assert_eq!(to(index, size, shorter), None, "too short");
                 }
                 assert_eq!(to(size, size, &found), None, "no such record");
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_after_what_was_pruned_is_the_same() {
+        let leaves: Vec<_> = (0..70_u32).map(|n| leaf(&n.to_be_bytes())).collect();
+        for size in [1, 2, 3, 7, 8, 33, 64, 70] {
+            for index in 0..size {
+                for gone in 0..=index {
+                    let mut past = MerkleTree::default();
+                    for leaf in &leaves[..gone] {
+                        past.push_leaf(*leaf);
+                    }
+                    let mut found = AuditPath::after(&past, index as u64, size as u64);
+                    for leaf in &leaves[gone..] {
+                        found.push(*leaf);
+                    }
+                    let (own, found) = found.end().expect("all leaves were there");
+                    assert_eq!(own, leaves[index]);
+                    assert_eq!(
+                        found,
+                        path(index, &leaves[..size]),
+                        "{index} of {size} after {gone}"
+                    );
+                }
             }
         }
     }

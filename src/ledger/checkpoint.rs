@@ -92,8 +92,8 @@ impl Checkpoint {
     }
 }
 
-/// Replaces a checkpoint's file: a new file is written and synced, then renamed over the old one, then the folder is synced.
-pub(super) fn replace(file: &Path, note: &str) -> io::Result<()> {
+/// Replaces a file that anybody may read: a new one is written and synced, then renamed over the old one, then the folder is synced.
+pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
     let Some(name) = file.file_name() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -116,10 +116,10 @@ pub(super) fn replace(file: &Path, note: &str) -> io::Result<()> {
         .mode(0o644)
         .open(&new)?;
     let written = open
-        .write_all(note.as_bytes())
+        .write_all(text.as_bytes())
         .and_then(|()| open.sync_all());
     if let Err(cause) = written {
-        // Nothing of the old checkpoint is lost; the half-written file only takes room.
+        // Nothing of the old file is lost; the half-written file only takes room.
         let _ = fs::remove_file(&new);
         return Err(cause);
     }

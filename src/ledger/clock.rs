@@ -11,6 +11,9 @@ pub(super) struct Clock {
     text: [u8; 27],
 }
 
+/// A record's time.
+pub(super) type Time = [u8; 27];
+
 impl Clock {
     /// A clock that has not been read.
     pub(super) fn new() -> Clock {
@@ -20,15 +23,13 @@ impl Clock {
         }
     }
 
-    /// Now.
-    pub(super) fn now(&mut self) -> [u8; 27] {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+    /// The text of this time.
+    pub(super) fn text(&mut self, time: SystemTime) -> Time {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         self.at(since.as_secs(), since.subsec_micros())
     }
 
-    fn at(&mut self, second: u64, micros: u32) -> [u8; 27] {
+    fn at(&mut self, second: u64, micros: u32) -> Time {
         if second != self.second {
             let whole = i64::try_from(second)
                 .ok()
@@ -46,6 +47,20 @@ impl Clock {
         }
         self.text
     }
+}
+
+/// How far `now` is before `last`, as `12.000345 s`; `None` where it is not.
+pub(super) fn set_back(last: &Time, now: &Time) -> Option<String> {
+    if now >= last {
+        return None;
+    }
+    let read = |time: &Time| -> Option<Timestamp> { std::str::from_utf8(time).ok()?.parse().ok() };
+    let micros = read(last)?.as_microsecond() - read(now)?.as_microsecond();
+    Some(format!(
+        "{}.{:06} s",
+        micros / 1_000_000,
+        micros % 1_000_000
+    ))
 }
 
 /// Whether `text` has the form of a record's time.
@@ -77,7 +92,11 @@ mod tests {
             assert_eq!(std::str::from_utf8(&made).unwrap(), text);
             assert!(is_time(&made));
         }
-        assert!(is_time(&clock.now()));
+        assert!(is_time(&clock.text(SystemTime::now())));
+        let (early, late) = (clock.at(1_796_021_550, 7), clock.at(1_796_021_551, 6));
+        assert_eq!(set_back(&late, &early).as_deref(), Some("0.999999 s"));
+        assert_eq!(set_back(&early, &late), None);
+        assert_eq!(set_back(&late, &late), None);
         assert!(!is_time(b"2026-11-30T06:52:30.0000070"));
         assert!(!is_time(b"2026-11-30T06:52:30.00000Z"));
     }

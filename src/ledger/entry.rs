@@ -46,6 +46,20 @@ pub(super) struct Recovered {
     pub(super) closed: u64,
 }
 
+impl Recovered {
+    /// The field, where there is something to say.
+    pub(super) fn write(self, f: &mut Fields) {
+        if self != Recovered::default() {
+            let out = f.key("recovered");
+            out.extend_from_slice(b"{\"closed\":");
+            push_int(out, self.closed);
+            out.extend_from_slice(b",\"cut\":");
+            push_int(out, self.cut);
+            out.push(b'}');
+        }
+    }
+}
+
 /// What stands on a forwarding decision alone.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leaves<'a> {
@@ -273,20 +287,20 @@ impl Stamp {
     }
 
     /// The start of a run.
-    pub(super) fn open(&self, run: &RunFacts, sync: Sync, recovered: Recovered) -> Draft {
+    pub(super) fn open(
+        &self,
+        run: &RunFacts,
+        sync: Sync,
+        key: &str,
+        recovered: Recovered,
+    ) -> Draft {
         let mut f = Fields::new();
-        f.text("log", &self.log)
+        f.text("key", key)
+            .text("log", &self.log)
             .text("oracle", &run.oracle)
             .text("policy", &run.policy)
             .prev();
-        if recovered != Recovered::default() {
-            let out = f.key("recovered");
-            out.extend_from_slice(b"{\"closed\":");
-            push_int(out, recovered.closed);
-            out.extend_from_slice(b",\"cut\":");
-            push_int(out, recovered.cut);
-            out.push(b'}');
-        }
+        recovered.write(&mut f);
         f.text("run", &self.run)
             .seq()
             .text("sync", sync.name())

@@ -32,6 +32,14 @@ pub enum LedgerError {
         /// What is wrong and what to do.
         what: &'static str,
     },
+    /// Maintenance that cannot be done to this ledger as it is.
+    #[error("{}: {what}", file.display())]
+    Unfit {
+        /// The folder.
+        file: PathBuf,
+        /// Why, and what to do.
+        what: &'static str,
+    },
     /// The files are not a whole ledger.
     #[error(
         "{0}; keep the files as they are for the auditor, and restore the ledger from a copy or name a new ledger.dir"
@@ -102,7 +110,7 @@ pub enum Fault {
     Log,
     /// A segment that another number of records stands before.
     #[error(
-        "the segment is named {named}, but {here} records stand before it: a segment is missing, or records are gone or added"
+        "the segment is named {named}, but {here} records stand before it: a segment or the file pruned is missing, or records are gone or added"
     )]
     Name {
         /// From the file's name.
@@ -152,6 +160,38 @@ pub enum Fault {
         /// Records here.
         here: u64,
     },
+    /// A `key` record without the signature of the key before it.
+    #[error("puts another key in place, and the key before it did not sign that")]
+    KeySignature,
+    /// `leafgate.pub` holds a key from before the last rotation.
+    #[error(
+        "is the key of before the last rotation: the rotation was cut (the next start of serve, or leafgate ledger rotate-key, completes it)"
+    )]
+    Rotation,
+    /// `pruned` holds no prune record's line.
+    #[error("does not hold one line, a prune record")]
+    PrunedForm,
+    /// The record is another than the line in `pruned`.
+    #[error("is not the line that the file pruned holds: one of the two was changed")]
+    PrunedLine,
+    /// The line in `pruned` stands nowhere in the chain, or after what the checkpoint covers.
+    #[error("holds record {seq}, and no checkpoint covers that record")]
+    PrunedUncovered {
+        /// The line's `seq`.
+        seq: u64,
+    },
+    /// A prune record that says something else than the records of its segment, or than another prune record of it.
+    #[error("says something else of the segment {segment} than is known of it")]
+    PruneFacts {
+        /// The segment's first `seq`.
+        segment: u64,
+    },
+    /// No prune record for a segment that is gone.
+    #[error("no prune record says what the segment from record {segment} on held")]
+    PruneMissing {
+        /// The segment's first `seq`.
+        segment: u64,
+    },
     /// The root of the records is another.
     #[error(
         "is the last that the checkpoint covers, and the root up to it is not the checkpoint's: it was changed, or the ledger was written anew"
@@ -162,6 +202,16 @@ pub enum Fault {
         "this checkpoint is not signed by the ledger's key: it is another ledger's, or this ledger was written anew under another key"
     )]
     KeptSignature,
+    /// A checkpoint from elsewhere that covers records which were pruned since, and none after them.
+    #[error(
+        "this checkpoint covers {covers} records, and {gone} were pruned since: hold it against the archived segments, or name a newer one"
+    )]
+    KeptPruned {
+        /// The checkpoint's size.
+        covers: u64,
+        /// Records that were pruned.
+        gone: u64,
+    },
     /// Fewer records than a checkpoint from elsewhere covers.
     #[error(
         "the ledger was cut since this checkpoint was kept: it covers {covers} records, {here} are here"

@@ -16,6 +16,10 @@ pub(super) enum Type {
     Decision,
     Outcome,
     Refused,
+    /// Another key signs from here on.
+    Key,
+    /// A segment was taken away.
+    Prune,
 }
 
 /// What a scan needs of a record.
@@ -27,6 +31,7 @@ pub(super) struct Line<'a> {
     pub(super) prev: &'a str,
     pub(super) log: &'a str,
     pub(super) run: &'a str,
+    pub(super) time: &'a str,
     pub(super) call: &'a str,
     pub(super) of: u64,
     pub(super) forwards: bool,
@@ -64,12 +69,13 @@ macro_rules! fields {
 }
 
 fields! {
-    attach: Text; bind: Object; body_len: Int; body_mac: Digest; bytes: Int; call: Text; clear_text: Flag; count: Int; dropped: Object;
+    attach: Text; bind: Object; body_len: Int; body_mac: Digest; bytes: Int; call: Text; clear_text: Flag; count: Int; counts: Object;
+    dropped: Object;
     egress_class: Shown; error: Text; failure_label: Shown; field: Text; fixture_hash: Shown; fixture_id: Shown; host: Text;
-    host_pin: Shown; leaf: Text; log: Text; model: Shown; ms: Int; of: Int; oracle: Text; peer: Text; plan_len: Int; plan_sha256: Digest;
+    host_pin: Shown; key: Text; last: Digest; leaf: Text; log: Text; model: Shown; ms: Int; of: Int; open: Array; oracle: Text; peer: Text; plan_len: Int; plan_sha256: Digest;
     policy: Text; prev: Digest; reason: Text; received_len: Int; received_sha256: Digest; recovered: Object; replay_window: Shown;
-    residue: Array; route: Text; run: Text; score: Text; sent: Text; sent_len: Int; sent_sha256: Digest; seq: Int; status: Int; step: Int;
-    surface_named: Flag; sync: Text; t: Text; time: Text; v: Int; verdict: Text; version: Text;
+    residue: Array; route: Text; run: Text; score: Text; segment: Int; sent: Text; sent_len: Int; sent_sha256: Digest; seq: Int; sha256: Digest; signature: Text; status: Int; step: Int;
+    surface_named: Flag; sync: Text; t: Text; time: Text; tree: Array; v: Int; verdict: Text; version: Text;
 }
 
 /// A field's name as its length, its first and its last eight bytes, which may overlap: names are compared at every field of every record. The length is 0 where no field's
@@ -135,8 +141,24 @@ impl Type {
             "decision" => Type::Decision,
             "outcome" => Type::Outcome,
             "refused" => Type::Refused,
+            "key" => Type::Key,
+            "prune" => Type::Prune,
             _ => return None,
         })
+    }
+
+    /// The word.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Type::Open => "open",
+            Type::Stop => "stop",
+            Type::Config => "config",
+            Type::Decision => "decision",
+            Type::Outcome => "outcome",
+            Type::Refused => "refused",
+            Type::Key => "key",
+            Type::Prune => "prune",
+        }
     }
 
     /// The fields it must have, and those it may have besides.
@@ -145,6 +167,11 @@ impl Type {
         match self {
             Type::Open => (
                 EVERY | set(&[version, policy, oracle, sync]),
+                set(&[key, recovered]),
+            ),
+            Type::Key => (EVERY | set(&[key, signature]), set(&[recovered])),
+            Type::Prune => (
+                EVERY | set(&[bytes, count, counts, key, last, open, segment, sha256, tree]),
                 set(&[recovered]),
             ),
             Type::Stop => (EVERY | set(&[policy]), 0),
@@ -191,6 +218,16 @@ impl Type {
             Type::Refused => (EVERY | set(&[reason]), set(&[bytes, count])),
         }
     }
+
+    /// Whether a record of this type begins a run.
+    pub(super) fn begins(self) -> bool {
+        matches!(self, Type::Open | Type::Key | Type::Prune)
+    }
+
+    /// Whether a record of this type is a run by itself: leafgate was not running.
+    pub(super) fn alone(self) -> bool {
+        matches!(self, Type::Key | Type::Prune)
+    }
 }
 
 impl<'a> Line<'a> {
@@ -207,6 +244,7 @@ impl<'a> Line<'a> {
             prev: "",
             log: "",
             run: "",
+            time: "",
             call: "",
             of: 0,
             forwards: false,
@@ -278,8 +316,11 @@ impl<'a> Line<'a> {
             Name::sent => {
                 self.sent_unknown = among(&["none", "partial", "all", "unknown"])? == "unknown";
             }
-            Name::time if !is_time(word()?.as_bytes()) => {
-                return Err("has a time that is not RFC 3339, UTC, to the microsecond");
+            Name::time => {
+                self.time = word()?;
+                if !is_time(self.time.as_bytes()) {
+                    return Err("has a time that is not RFC 3339, UTC, to the microsecond");
+                }
             }
             _ => {}
         }

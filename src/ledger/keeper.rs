@@ -60,6 +60,17 @@ impl Keeper {
     }
 }
 
+/// Writes the ledger's own checkpoint, for maintenance: the copy is written at the next start.
+pub(super) fn write_checkpoint(
+    dir: &Path,
+    signer: &Signer,
+    (size, root): Covered,
+) -> Result<(), LedgerError> {
+    let file = dir.join(checkpoint::FILE);
+    checkpoint::replace(&file, &Checkpoint::note(signer, size, &root))
+        .map_err(LedgerError::io(&file, "write the checkpoint"))
+}
+
 fn put(file: &Path, note: &str, what: &str) -> Result<(), String> {
     checkpoint::replace(file, note).map_err(|cause| {
         let kind = cause.kind();

@@ -43,12 +43,18 @@ impl Kept {
         })
     }
 
-    /// Whether the ledger's key signed it, and whether what was read has its records. The scan must have been told its size ([`Scan::mark`]).
-    pub(super) fn holds(&self, scan: &Scan, key: &VerifierKey) -> Result<(), LedgerError> {
-        if !self.note.signed_by(key) {
+    /// Whether the key that was in force at its size signed it, and whether what was read has its records. The scan must have been told its size ([`Scan::mark`]);
+    /// `public` is the ledger's last key.
+    pub(super) fn holds(&self, scan: &Scan, public: &VerifierKey) -> Result<(), LedgerError> {
+        let (covers, here) = (self.note.size, scan.seq);
+        let gone = scan.counts.pruned;
+        if covers < gone {
+            return Err(problem(&self.file, Fault::KeptPruned { covers, gone }));
+        }
+        let key = scan.keys.signs(covers, public);
+        if !key.is_some_and(|key| self.note.signed_by(key)) {
             return Err(problem(&self.file, Fault::KeptSignature));
         }
-        let (covers, here) = (self.note.size, scan.seq);
         if covers > here {
             return Err(problem(&self.file, Fault::KeptShort { covers, here }));
         }

@@ -23,7 +23,8 @@ use super::hex::{hex, unhex32};
 
 /// The verifier key's file name.
 pub(super) const PUBLIC_FILE: &str = "leafgate.pub";
-const SIGNER_FILE: &str = "leafgate.key";
+/// The signing key's file name.
+pub(super) const SIGNER_FILE: &str = "leafgate.key";
 const MAC_FILE: &str = "mac.key";
 /// The signature type Ed25519 of c2sp.org/signed-note.
 const ED25519_TYPE: u8 = 1;
@@ -110,6 +111,30 @@ impl Signer {
         })
     }
 
+    /// A new key, and its file's text.
+    pub(super) fn make(dir: &Path) -> Result<(Signer, String), LedgerError> {
+        let seed = random::<32>(dir)?;
+        let signer = Signer::new(&seed)
+            .ok_or_else(|| fault(dir, SIGNER_FILE, "cannot be made of this seed"))?;
+        let text = signer.line(&seed);
+        Ok((signer, text))
+    }
+
+    /// Reads the key in the file `name`; `None` where that is not there.
+    pub(super) fn read(dir: &Path, name: &str) -> Result<Option<Signer>, LedgerError> {
+        let Some(text) = read_secret(&dir.join(name))? else {
+            return Ok(None);
+        };
+        let signer = Signer::parse(&text).ok_or_else(|| {
+            fault(
+                dir,
+                name,
+                "is not in the signer form; restore it from a copy, or name a new ledger.dir",
+            )
+        })?;
+        Ok(Some(signer))
+    }
+
     #[cfg(test)]
     pub(super) fn from_seed(seed: [u8; 32]) -> Signer {
         Signer::new(&seed).expect("a seed of 32 bytes")
@@ -159,20 +184,11 @@ pub(super) struct Keys {
 impl Keys {
     /// Reads the keys, or makes them where the ledger is `new` (no segment is there).
     pub(super) fn open(dir: &Path, new: bool) -> Result<Keys, LedgerError> {
-        let seed = || random::<32>(dir);
-        let signer = match read_secret(&dir.join(SIGNER_FILE))? {
-            Some(text) => Signer::parse(&text).ok_or_else(|| {
-                fault(
-                    dir,
-                    SIGNER_FILE,
-                    "is not in the signer form; restore it from a copy, or name a new ledger.dir",
-                )
-            })?,
+        let signer = match Signer::read(dir, SIGNER_FILE)? {
+            Some(signer) => signer,
             None if new => {
-                let seed = seed()?;
-                let signer = Signer::new(&seed)
-                    .ok_or_else(|| fault(dir, SIGNER_FILE, "cannot be made of this seed"))?;
-                write_new(dir, SIGNER_FILE, &signer.line(&seed), 0o600)?;
+                let (signer, text) = Signer::make(dir)?;
+                write_new(dir, SIGNER_FILE, &text, 0o600)?;
                 signer
             }
             None => {
@@ -189,7 +205,7 @@ impl Keys {
                 .and_then(|text| unhex32(text.as_bytes()))
                 .ok_or_else(|| fault(dir, MAC_FILE, "is not 64 hex digits and a newline; restore it from a copy, or name a new ledger.dir"))?,
             None if new => {
-                let key = seed()?;
+                let key = random::<32>(dir)?;
                 write_new(dir, MAC_FILE, &format!("{}\n", hex(&key)), 0o600)?;
                 key
             }
@@ -231,7 +247,8 @@ pub(super) fn random<const N: usize>(dir: &Path) -> Result<[u8; N], LedgerError>
     Ok(bytes)
 }
 
-fn fault(dir: &Path, file: &str, what: &'static str) -> LedgerError {
+/// A fault of a key file.
+pub(super) fn fault(dir: &Path, file: &str, what: &'static str) -> LedgerError {
     LedgerError::Key {
         file: dir.join(file),
         what,
@@ -264,7 +281,7 @@ fn read_secret(file: &Path) -> Result<Option<String>, LedgerError> {
 }
 
 /// Writes a file that is not there yet, whole or not at all: a crash between leaves no half key behind.
-fn write_new(dir: &Path, name: &str, text: &str, mode: u32) -> Result<(), LedgerError> {
+pub(super) fn write_new(dir: &Path, name: &str, text: &str, mode: u32) -> Result<(), LedgerError> {
     let file = dir.join(name);
     let new = dir.join(format!(".{name}.new"));
     let write = || -> io::Result<()> {

@@ -6,8 +6,9 @@
 //!
 //! The way of a record: `entry` says which fields it has and `record` writes them, in the call's own task; `queue` hands it over and wakes the call;
 //! `writer` chains it, appends it to the segment of `store` and syncs; `checkpoint` signs the root that `tree_hash` grows, and `keeper` writes it, with its copy. Reading: `canon` is
-//! the one legal form, `form` the fields, `scan` the chain; `start` and [`verify()`](verify()) stand on those,
-//! `kept` holds a ledger against checkpoints from elsewhere, and [`prove()`](prove()) gives a [`Proof`] of one record along its `audit_path`.
+//! the one legal form, `form` the fields, `scan` the chain, `lineage` the keys, `past` what was pruned, `judge` what is held against all of it; `start` and
+//! [`verify()`](verify()) stand on those, `kept` holds a ledger against checkpoints from elsewhere, and [`prove()`](prove()) gives a [`Proof`] of one record along its `audit_path`.
+//! A ledger that nobody runs is kept by `maintain`, `rotate` and `prune`.
 
 mod audit_path;
 mod canon;
@@ -21,15 +22,21 @@ mod form;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hex;
+mod judge;
 mod keeper;
 mod kept;
 mod keys;
+mod lineage;
+mod maintain;
+mod past;
 mod proof;
 mod prove;
+mod prune;
 mod query;
 mod queue;
 mod read;
 mod record;
+mod rotate;
 mod scan;
 mod start;
 mod state;
@@ -45,11 +52,14 @@ use std::sync::{Arc, mpsc};
 
 pub use cleared::{Cleared, Outcome, Sent, Ticket};
 pub use error::{Fault, LedgerError, Problem};
+pub use maintain::seal;
 pub use proof::{Proof, ProofFault};
 pub use prove::{Proved, prove};
+pub use prune::{Old, Pruning, prune};
 pub use query::Filter;
 pub use read::{Records, last, records};
 pub use record::MAX_RECORD_BYTES;
+pub use rotate::{Rotated, rotate_key};
 pub use scan::Counts;
 pub use state::LedgerState;
 pub use verify::{Report, verify, verify_against};

@@ -10,9 +10,10 @@ use super::audit_path::{self, AuditPath};
 use super::checkpoint::FILE;
 use super::error::{Fault, LedgerError, Problem};
 use super::kept::Kept;
+use super::past::Past;
 use super::proof::Proof;
-use super::scan::{each_line, segments};
-use super::tree_hash::leaf;
+use super::scan::{Scan, each_line, segments};
+use super::tree_hash::{MerkleTree, leaf};
 use super::verify::{verifier_key, verify_against};
 
 /// What [`prove`] found.
@@ -24,6 +25,11 @@ pub enum Proved {
     NotCovered {
         /// The checkpoint's size.
         size: u64,
+    },
+    /// The record was pruned; the archive of its segment can prove it, put together with the ledger.
+    Pruned {
+        /// How many records were pruned.
+        gone: u64,
     },
 }
 
@@ -48,15 +54,22 @@ pub fn prove(dir: &Path, seq: u64, kept: Option<&Path>) -> Result<Proved, Ledger
     };
     let note = read.note;
     if !note.signed_by(&verifier_key(dir)?) {
-        return Err(problem(match kept {
-            Some(_) => Fault::KeptSignature,
-            None => Fault::CheckpointSignature,
-        }));
+        // One from before a rotation is signed by the key of its time: the whole chain says which that was.
+        match (kept, named(dir, kept)?) {
+            (Some(_), None) => {}
+            (Some(_), Some(problem)) => return Err(LedgerError::Problem(problem)),
+            (None, _) => return Err(problem(Fault::CheckpointSignature)),
+        }
     }
     if seq >= note.size {
         return Ok(Proved::NotCovered { size: note.size });
     }
-    let (path, line) = walk(dir, seq, note.size)?;
+    let past = Scan::new(&Past::read(dir)?, None);
+    let gone = past.tree.size();
+    if seq < gone {
+        return Ok(Proved::Pruned { gone });
+    }
+    let (path, line) = walk(dir, &past.tree, seq, note.size)?;
     if let Some((leaf, path)) = path
         && audit_path::root(seq, note.size, leaf, &path) == Some(note.root)
     {
@@ -74,10 +87,14 @@ pub fn prove(dir: &Path, seq: u64, kept: Option<&Path>) -> Result<Proved, Ledger
 /// A record's leaf hash and audit path, where the ledger has the records for it, and its line.
 type Walked = (Option<([u8; 32], Vec<[u8; 32]>)>, Vec<u8>);
 
-fn walk(dir: &Path, seq: u64, size: u64) -> Result<Walked, LedgerError> {
-    let mut path = AuditPath::new(seq, size);
-    let (mut at, mut found) = (0, Vec::new());
+fn walk(dir: &Path, past: &MerkleTree, seq: u64, size: u64) -> Result<Walked, LedgerError> {
+    let mut path = AuditPath::after(past, seq, size);
+    let (mut at, mut found) = (past.size(), Vec::new());
     for segment in segments(dir)? {
+        if segment.first < at {
+            // Left by a prune that was cut.
+            continue;
+        }
         if at >= size || segment.first != at {
             break;
         }

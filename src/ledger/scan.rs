@@ -11,9 +11,13 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::clock::Time;
 use super::error::{Fault, LedgerError, Problem};
 use super::form::{Line, Type};
 use super::hex::hex32;
+use super::keys::VerifierKey;
+use super::lineage::Lineage;
+use super::past::{Past, Pruned};
 use super::record::MAX_RECORD_BYTES;
 use super::tree_hash::MerkleTree;
 
@@ -81,13 +85,21 @@ pub struct Counts {
     pub unknown: u64,
     /// `refused` records.
     pub refused: u64,
+    /// Records that were pruned; the kept records say how many of which kind. Not counted above.
+    pub pruned: u64,
+    /// How often a record's time is before the time of the record before it: the clock was set back.
+    pub set_back: u64,
+    /// The `seq` of the first such record.
+    pub set_back_at: Option<u64>,
 }
 
 /// What has been read so far.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// The name of the ledger's key.
-    log: String,
+    /// The keys, one after the other.
+    pub(super) keys: Lineage,
+    /// What was pruned.
+    pub(super) pruned: Pruned,
     /// The size at which the root is kept.
     covers: Option<u64>,
     /// Further sizes at which the root is kept, each with its root once it is known.
@@ -95,7 +107,11 @@ pub(super) struct Scan {
     /// The least of them that was not reached yet.
     next_mark: Option<u64>,
     run: Vec<u8>,
-    /// Records read.
+    /// Whether a record that is a run by itself stands before.
+    ended: bool,
+    /// The last record's time.
+    pub(super) time: Option<Time>,
+    /// The next `seq`.
     pub(super) seq: u64,
     /// The hash of the last line.
     pub(super) prev: [u8; 32],
@@ -112,21 +128,43 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Of a ledger whose key has this name and whose checkpoint covers so many records.
-    pub(super) fn new(log: &str, covers: Option<u64>) -> Scan {
-        Scan {
-            log: log.to_owned(),
+    /// Of a ledger with this past, whose checkpoint covers so many records.
+    pub(super) fn new(past: &Past, covers: Option<u64>) -> Scan {
+        let mut scan = Scan {
             covers,
+            pruned: Pruned::from(past),
             ..Scan::default()
+        };
+        if let Some((gone, ..)) = &past.of {
+            // `Past` was read: each of these parts is in its form.
+            scan.seq = gone.end();
+            scan.prev = gone.last().unwrap_or_default();
+            scan.tree = gone
+                .subtrees()
+                .and_then(|whole| MerkleTree::of(scan.seq, whole))
+                .unwrap_or_default();
+            scan.open = gone
+                .open
+                .iter()
+                .map(|(seq, call)| (*seq, call.as_str().into()))
+                .collect();
+            if let Some(key) = VerifierKey::parse(&gone.key) {
+                scan.keys = Lineage::from(key, scan.seq);
+            }
+            scan.counts.pruned = scan.seq;
         }
+        scan
     }
 
     /// Keeps the root at this size too, from 1 up. To be said before the reading.
     pub(super) fn mark(&mut self, size: u64) {
         if size > 0 {
-            self.marks.insert(size, None);
+            // What was pruned is known by its root alone.
+            let root = (size == self.seq).then(|| self.tree.root());
+            self.marks.insert(size, root);
         }
-        self.next_mark = self.marks.keys().next().copied();
+        let mut open = self.marks.iter().filter(|(_, root)| root.is_none());
+        self.next_mark = open.next().map(|(size, _)| *size);
     }
 
     /// The root at a size that was marked and reached.
@@ -168,6 +206,7 @@ impl Scan {
             })?;
             progress(self.bytes);
             if number > 0 {
+                self.pruned.ended(segment.first, self.seq, self.prev);
                 self.at = Some((segment.path.clone(), number));
             }
             match tail {
@@ -206,13 +245,19 @@ impl Scan {
         if read.prev.as_bytes() != hex32(&self.prev) {
             return Err(here(Fault::Prev));
         }
-        if read.log != self.log {
+        if read.log != self.keys.name() && !self.keys.first(read.log) {
             return Err(here(Fault::Log));
         }
-        if read.kind == Type::Open {
-            self.run = read.run.as_bytes().to_vec();
-        } else if read.run.as_bytes() != self.run {
-            return Err(here(Fault::Form("stands in another run than it names")));
+        if self.pruned.differs(seq, line) {
+            return Err(here(Fault::PrunedLine));
+        }
+        self.stands_in_run(&read).map_err(here)?;
+        self.keep_time(&read);
+        match read.kind {
+            Type::Open => self.keys.opened(line).map_err(here)?,
+            Type::Key => self.keys.rotated(line, seq, &self.prev).map_err(here)?,
+            Type::Prune => self.pruned.record(line).map_err(here)?,
+            Type::Stop | Type::Config | Type::Decision | Type::Outcome | Type::Refused => {}
         }
         self.pair(&read)?;
         self.prev = Sha256::digest(line).into();
@@ -228,6 +273,34 @@ impl Scan {
             self.next_mark = self.marks.range(after).next().map(|(size, _)| *size);
         }
         Ok(())
+    }
+
+    /// Runs: `open` begins one; `key` and `prune` are each a run of their own.
+    fn stands_in_run(&mut self, read: &Line<'_>) -> Result<(), Fault> {
+        let run = read.run.as_bytes();
+        // The first kept record of a pruned ledger may stand amid its run.
+        let unknown = self.run.is_empty() && self.counts.pruned > 0;
+        let same = run == self.run;
+        if read.kind.alone() && same || !read.kind.begins() && !unknown && (self.ended || !same) {
+            return Err(Fault::Form("stands in another run than it names"));
+        }
+        if !same {
+            self.run = run.to_vec();
+        }
+        self.ended = read.kind.alone();
+        Ok(())
+    }
+
+    /// Times: nothing depends on them, but a clock that was set back is told.
+    fn keep_time(&mut self, read: &Line<'_>) {
+        let Ok(time) = read.time.as_bytes().try_into() else {
+            return;
+        };
+        if self.time.is_some_and(|before| time < before) {
+            self.counts.set_back += 1;
+            self.counts.set_back_at.get_or_insert(read.seq);
+        }
+        self.time = Some(time);
     }
 
     /// Decisions and their outcomes.
@@ -254,10 +327,34 @@ impl Scan {
                 }
             }
             Type::Refused => self.counts.refused += 1,
-            Type::Config => {}
+            Type::Config | Type::Key | Type::Prune => {}
         }
         Ok(())
     }
+}
+
+/// The line of the record with this `seq`.
+pub(super) fn line_of(segments: &[SegmentFile], seq: u64) -> Result<Option<Vec<u8>>, LedgerError> {
+    let place = segments.partition_point(|segment| segment.first <= seq);
+    let Some(segment) = place.checked_sub(1).map(|place| &segments[place]) else {
+        return Ok(None);
+    };
+    let (mut at, mut found) = (segment.first, None);
+    each_line(&segment.path, |line| {
+        if at == seq {
+            found = Some(line.to_vec());
+        }
+        at += 1;
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Where the record with this `seq` stands: its segment and line.
+pub(super) fn place_of(segments: &[SegmentFile], seq: u64) -> Option<(PathBuf, u64)> {
+    let place = segments.partition_point(|segment| segment.first <= seq);
+    let segment = &segments[place.checked_sub(1)?];
+    Some((segment.path.clone(), seq - segment.first + 1))
 }
 
 /// How a file ends.

@@ -14,16 +14,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::checkpoint::{self, Checkpoint};
 use super::cleared::Sent;
 use super::entry::{Recovered, Stamp};
-use super::error::{Fault, LedgerError, Problem};
+use super::error::{Fault, LedgerError};
+use super::judge::{in_folder, judge, last_key};
 use super::keeper::Keeper;
 use super::kept::{self, Kept};
-use super::keys::{Keys, random};
+use super::keys::{Keys, VerifierKey, random};
+use super::past::Past;
 use super::queue::{Kind, Shared};
 use super::scan::{Scan, SegmentFile, Torn, segments};
 use super::state::Meters;
 use super::store::{Store, segment_name};
 use super::writer::{Chain, Manner, Writer, own};
-use super::{Ledger, RunFacts};
+use super::{Ledger, RunFacts, prune, rotate};
 use crate::admit::CallId;
 use crate::policy::LedgerSettings;
 
@@ -44,9 +46,14 @@ pub(super) fn start<S: Store>(
     let copy = settings.checkpoint_copy.as_deref();
     let copied = copy.map(|file| kept::read_copy(file, dir)).transpose()?;
     let copied = copied.flatten();
-    let mut files = segments(dir)?;
-    let keys = Keys::open(dir, files.is_empty())?;
-    let Read { scan, torn, noted } = read_all(dir, &files, &keys, copied.as_ref())?;
+    let all = segments(dir)?;
+    rotate::complete(dir, &all)?;
+    let keys = Keys::open(dir, all.is_empty())?;
+    let read = read_all(dir, &all, keys.signer.public(), copied.as_ref())?;
+    let mut files = prune::complete(dir, &all, &read, &keys.signer)?;
+    let Read {
+        scan, torn, note, ..
+    } = read;
     if let Some(file) = copy.filter(|_| copied.is_none() && scan.seq > 0) {
         tracing::warn!(file = %file.display(), "the checkpoint's copy is missing and is made anew; nothing outside the ledger's folder says how long the ledger was");
     }
@@ -63,7 +70,7 @@ pub(super) fn start<S: Store>(
         copy: copy.map(Path::to_owned),
         signer: keys.signer,
     };
-    if !noted && scan.seq > 0 {
+    if note.is_none() && scan.seq > 0 {
         keeper.write((scan.seq, scan.tree.root()))?;
     }
     let path = match files.pop() {
@@ -88,7 +95,12 @@ pub(super) fn start<S: Store>(
         mac: keys.mac,
     };
     let mut first = vec![own(
-        stamp.open(run, settings.sync, recovered),
+        stamp.open(
+            run,
+            settings.sync,
+            &keeper.signer.public().line(),
+            recovered,
+        ),
         Kind::Own(None),
     )];
     for (of, call) in &scan.open {
@@ -107,6 +119,7 @@ pub(super) fn start<S: Store>(
             seq: scan.seq,
             prev: scan.prev,
             tree: scan.tree,
+            time: scan.time,
         },
         Manner {
             segment_bytes: settings.segment_bytes,
@@ -179,7 +192,7 @@ pub(super) struct Lock {
     _folder: File,
 }
 
-fn take_lock(dir: &Path) -> Result<Lock, LedgerError> {
+pub(super) fn take_lock(dir: &Path) -> Result<Lock, LedgerError> {
     let path = dir.join(LOCK_FILE);
     let file = OpenOptions::new()
         .read(true)
@@ -219,56 +232,61 @@ fn wait_for(file: &File, path: &Path) -> Result<(), LedgerError> {
 }
 
 /// What the start found.
-struct Read {
-    scan: Scan,
-    torn: Option<Torn>,
-    /// Whether a checkpoint was there.
-    noted: bool,
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) scan: Scan,
+    pub(super) torn: Option<Torn>,
+    /// The checkpoint, where one was there.
+    pub(super) note: Option<Checkpoint>,
+    /// The segments that were read: all but those that a cut prune left.
+    pub(super) files: Vec<SegmentFile>,
 }
 
-/// Reads all segments and holds them against the checkpoint and its copy.
-fn read_all(
+/// Reads all segments; the root at the size of `copied` is kept too.
+pub(super) fn read_chain(
     dir: &Path,
-    files: &[SegmentFile],
-    keys: &Keys,
+    all: &[SegmentFile],
     copied: Option<&Kept>,
 ) -> Result<Read, LedgerError> {
     let note = read_checkpoint(dir)?;
-    let key = keys.signer.public();
-    let problem = |fault| {
-        LedgerError::Problem(Problem {
-            file: dir.join(checkpoint::FILE),
-            line: None,
-            seq: None,
-            fault,
-        })
-    };
-    if note.as_ref().is_some_and(|note| !note.signed_by(key)) {
-        return Err(problem(Fault::CheckpointSignature));
-    }
-    let note_size = note.as_ref().map(|note| note.size);
-    let mut scan = Scan::new(key.name(), note_size);
+    let past = Past::read(dir)?;
+    let files = past.kept(all).to_vec();
+    let mut scan = Scan::new(&past, note.as_ref().map(|note| note.size));
     if let Some(copied) = copied {
         scan.mark(copied.note.size);
     }
-    let torn = scan.read(files, &mut |_| {})?;
-    match note {
-        Some(note) => against_checkpoint(dir, &scan, &note)?,
+    let torn = scan.read(&files, &mut |_| {})?;
+    Ok(Read {
+        scan,
+        torn,
+        note,
+        files,
+    })
+}
+
+/// Reads all segments and holds them against the checkpoint, its copy, and the last key.
+pub(super) fn read_all(
+    dir: &Path,
+    all: &[SegmentFile],
+    public: &VerifierKey,
+    copied: Option<&Kept>,
+) -> Result<Read, LedgerError> {
+    let read = read_chain(dir, all, copied)?;
+    let Read { scan, files, .. } = &read;
+    match &read.note {
+        Some(note) => judge(dir, files, scan, public, note)?,
         // The first start writes its checkpoint right after its first record. Where a crash came between, the next start writes one over
         // that record before it adds another: no ledger that is longer ever lacks one.
-        None if scan.counts.runs > 1 || scan.counts.decisions > 0 => {
-            return Err(problem(Fault::NoCheckpoint));
+        None if scan.counts.runs > 1 || scan.counts.decisions > 0 || scan.counts.pruned > 0 => {
+            return Err(in_folder(dir, checkpoint::FILE, Fault::NoCheckpoint));
         }
+        None if scan.seq > 0 => last_key(dir, files, scan, public)?,
         None => {}
     }
     if let Some(copied) = copied {
-        copied.holds(&scan, key)?;
+        copied.holds(scan, public)?;
     }
-    Ok(Read {
-        noted: note_size.is_some(),
-        scan,
-        torn,
-    })
+    Ok(read)
 }
 
 /// The checkpoint, `None` where there is none.
@@ -276,41 +294,7 @@ pub(super) fn read_checkpoint(dir: &Path) -> Result<Option<Checkpoint>, LedgerEr
     Ok(Kept::read(&dir.join(checkpoint::FILE))?.map(|kept| kept.note))
 }
 
-/// Whether what was read is at least what the checkpoint covers, and has its root.
-pub(super) fn against_checkpoint(
-    dir: &Path,
-    scan: &Scan,
-    note: &Checkpoint,
-) -> Result<(), LedgerError> {
-    let file = dir.join(checkpoint::FILE);
-    if note.size > scan.seq {
-        let (covers, here) = (note.size, scan.seq);
-        return Err(LedgerError::Problem(Problem {
-            file,
-            line: None,
-            seq: None,
-            fault: Fault::Short { covers, here },
-        }));
-    }
-    let root = scan.root.unwrap_or_else(|| scan.tree.root());
-    if root != note.root {
-        let last = scan
-            .at
-            .clone()
-            .filter(|_| note.size == scan.seq)
-            .map(|(path, line)| (path, Some(line)));
-        let (file, line) = last.unwrap_or((file, None));
-        return Err(LedgerError::Problem(Problem {
-            file,
-            line,
-            seq: Some(note.size.saturating_sub(1)),
-            fault: Fault::Root,
-        }));
-    }
-    Ok(())
-}
-
-fn cut_off(torn: &Torn) -> Result<(), LedgerError> {
+pub(super) fn cut_off(torn: &Torn) -> Result<(), LedgerError> {
     tracing::warn!(file = %torn.path.display(), bytes = torn.cut, "a torn last line is cut off");
     OpenOptions::new()
         .write(true)
@@ -319,7 +303,7 @@ fn cut_off(torn: &Torn) -> Result<(), LedgerError> {
         .map_err(LedgerError::io(&torn.path, "cut off the torn last line"))
 }
 
-fn new_run(dir: &Path) -> Result<String, LedgerError> {
+pub(super) fn new_run(dir: &Path) -> Result<String, LedgerError> {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Where segments are made.
 pub(super) trait Store: Send + 'static {
@@ -16,6 +17,10 @@ pub(super) trait Store: Send + 'static {
     fn create(&mut self, first: u64) -> io::Result<Self::Open>;
     /// Opens the newest segment, which has `len` bytes, to append to it.
     fn reopen(&mut self, file: &Path, len: u64) -> io::Result<Self::Open>;
+    /// The machine's clock.
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
 }
 
 /// The open segment.

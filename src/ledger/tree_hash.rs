@@ -30,6 +30,22 @@ impl MerkleTree {
         self.size += 1;
     }
 
+    /// Adds a whole subtree of `len` lines, a power of two that is smaller than every subtree so far.
+    pub(super) fn push_whole(&mut self, len: u64, hash: [u8; 32]) {
+        self.whole.push(hash);
+        self.size += len;
+    }
+
+    /// The tree of `size` lines whose whole subtrees are these, largest first; `None` where their number is not that size's.
+    pub(super) fn of(size: u64, whole: Vec<[u8; 32]>) -> Option<MerkleTree> {
+        (whole.len() == size.count_ones() as usize).then_some(MerkleTree { size, whole })
+    }
+
+    /// The whole subtrees, largest first: all that is needed to grow on.
+    pub(super) fn whole(&self) -> &[[u8; 32]] {
+        &self.whole
+    }
+
     /// How many lines.
     pub(super) fn size(&self) -> u64 {
         self.size

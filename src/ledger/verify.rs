@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use super::checkpoint;
 use super::error::{Fault, LedgerError, Problem};
+use super::judge::{in_folder, judge, last_key};
 use super::kept::Kept;
 use super::keys::{PUBLIC_FILE, VerifierKey};
+use super::past::Past;
 use super::scan::{Counts, Scan, segments};
-use super::start::{LOCK_FILE, against_checkpoint, read_checkpoint};
+use super::start::{LOCK_FILE, read_checkpoint};
 
 /// What `verify` found.
 #[derive(Debug, Clone)]
@@ -23,7 +25,7 @@ pub struct Report {
     pub running: bool,
     /// Segments in the folder.
     pub segments: u64,
-    /// Whole records read before the end or the first problem.
+    /// Whole records read before the end or the first problem; pruned ones are not among them (see [`Counts::pruned`]).
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -78,25 +80,19 @@ fn check(
     report: &mut Report,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), LedgerError> {
-    let in_folder = |name: &str, fault| {
-        LedgerError::Problem(Problem {
-            file: dir.join(name),
-            line: None,
-            seq: None,
-            fault,
-        })
-    };
     // The checkpoints are read first: records written meanwhile then lie beyond them, never short of them.
     let kept: Vec<Kept> = kept
         .iter()
         .map(|file| Kept::need(file))
         .collect::<Result<_, _>>()?;
     let note = read_checkpoint(dir);
-    let files = segments(dir)?;
-    report.segments = files.len() as u64;
-    if files.is_empty() {
-        return Err(in_folder("", Fault::Nothing));
+    let all = segments(dir)?;
+    if all.is_empty() {
+        return Err(in_folder(dir, "", Fault::Nothing));
     }
+    let past = Past::read(dir)?;
+    let files = past.kept(&all);
+    report.segments = files.len() as u64;
     let key = verifier_key(dir)?;
     report.log = Some(key.name().to_owned());
     let covers = note
@@ -111,27 +107,25 @@ fn check(
         .filter_map(|file| file.path.metadata().ok())
         .map(|facts| facts.len())
         .sum();
-    let mut scan = Scan::new(key.name(), covers);
+    let mut scan = Scan::new(&past, covers);
     for kept in &kept {
         scan.mark(kept.note.size);
     }
-    let read = scan.read(&files, &mut |bytes| progress(bytes, total));
-    report.records = scan.seq;
+    let read = scan.read(files, &mut |bytes| progress(bytes, total));
+    report.records = scan.seq - past.base();
     report.bytes = scan.bytes;
     report.counts = scan.counts;
     report.in_flight = scan.open.len() as u64;
     // A record at fault is named before the checkpoint is: it says more.
     let torn = read?;
-    let note = note?.ok_or_else(|| in_folder(checkpoint::FILE, Fault::NoCheckpoint))?;
-    if !note.signed_by(&key) {
-        return Err(in_folder(checkpoint::FILE, Fault::CheckpointSignature));
+    if scan.seq == 0 {
+        return Err(in_folder(dir, "", Fault::Nothing));
     }
-    against_checkpoint(dir, &scan, &note)?;
+    last_key(dir, files, &scan, &key)?;
+    let note = note?.ok_or_else(|| in_folder(dir, checkpoint::FILE, Fault::NoCheckpoint))?;
+    judge(dir, files, &scan, &key, &note)?;
     for kept in &kept {
         kept.holds(&scan, &key)?;
-    }
-    if scan.seq == 0 {
-        return Err(in_folder("", Fault::Nothing));
     }
     if report.running {
         return Ok(());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use super::cleared::{Sent, Ticket};
-use super::clock::Clock;
+use super::clock::{Clock, Time, set_back};
 use super::queue::{Durable, Entry, Job, Kind, Rest, Shared};
 use super::store::{Segment, Store};
 use super::tree_hash::MerkleTree;
@@ -46,6 +46,8 @@ pub(super) struct Chain {
     pub(super) seq: u64,
     pub(super) prev: [u8; 32],
     pub(super) tree: MerkleTree,
+    /// The last record's time.
+    pub(super) time: Option<Time>,
 }
 
 /// The writer's thread.
@@ -58,6 +60,8 @@ pub(super) struct Writer<S: Store> {
     manner: Manner,
     policy: String,
     clock: Clock,
+    /// Whether a record of this run stands.
+    begun: bool,
     lines: Vec<u8>,
     ends: Vec<usize>,
     /// Forwarded decisions that have no outcome yet.
@@ -95,6 +99,7 @@ impl<S: Store> Writer<S> {
             manner,
             policy,
             clock: Clock::new(),
+            begun: false,
             lines: Vec::new(),
             ends: Vec::new(),
             open: HashMap::new(),
@@ -188,7 +193,9 @@ impl<S: Store> Writer<S> {
         if self.shared.is_latched() {
             return self.fail(batch);
         }
-        let (seq, prev) = self.stitch(batch);
+        let time = self.clock.text(self.store.now());
+        self.say_set_back(batch, &time);
+        let (seq, prev) = self.stitch(batch, &time);
         if let Err(why) = self.put() {
             tracing::error!(
                 why,
@@ -200,6 +207,8 @@ impl<S: Store> Writer<S> {
         let first = self.chain.seq;
         self.chain.seq = seq;
         self.chain.prev = prev;
+        self.chain.time = Some(time);
+        self.begun = true;
         let meters = &self.shared.meters;
         meters.next_seq.store(seq, Relaxed);
         meters.records.fetch_add(batch.len() as u64, Relaxed);
@@ -230,15 +239,24 @@ impl<S: Store> Writer<S> {
         self.after();
     }
 
+    /// Where the clock was set back since the last record, the batch begins with a record that says so. A run begins with `open` all the same.
+    fn say_set_back(&self, batch: &mut Vec<Entry>, time: &Time) {
+        let back = self.chain.time.and_then(|last| set_back(&last, time));
+        if let Some(back) = back {
+            let error = format!("clock set back by {back}");
+            let draft = self.shared.stamp.config(&self.policy, Some(&error));
+            batch.insert(usize::from(!self.begun), own(draft, Kind::Own(None)));
+        }
+    }
+
     /// The batch as lines; gives where the chain would stand.
-    fn stitch(&mut self, batch: &[Entry]) -> (u64, [u8; 32]) {
-        let time = self.clock.now();
+    fn stitch(&mut self, batch: &[Entry], time: &Time) -> (u64, [u8; 32]) {
         let (mut seq, mut prev) = (self.chain.seq, self.chain.prev);
         self.lines.clear();
         self.ends.clear();
         for entry in batch {
             let start = self.lines.len();
-            entry.draft.stitch(&prev, seq, &time, &mut self.lines);
+            entry.draft.stitch(&prev, seq, time, &mut self.lines);
             prev = Sha256::digest(&self.lines[start..]).into();
             self.ends.push(self.lines.len());
             self.lines.push(b'\n');

@@ -22,6 +22,7 @@ fn proof_of(dir: &TempDir, seq: u64, kept: Option<&Path>) -> (Proof, Vec<u8>) {
     match prove(&dir.path().join("ledger"), seq, kept).expect("a whole ledger") {
         Proved::Yes(proof, line) => (*proof, line),
         Proved::NotCovered { size } => panic!("record {seq} is not among {size}"),
+        Proved::Pruned { gone } => panic!("record {seq} is among the {gone} that were pruned"),
     }
 }
 
@@ -198,4 +199,42 @@ fn the_docs_python_checks_a_proof() {
         matches!(python(&dir, "record", "bad"), None | Some(1)),
         "a step is missing"
     );
+}
+
+#[test]
+fn a_pruned_and_rotated_ledger_still_proves_what_it_kept() {
+    let dir = folder();
+    let at = dir.path().join("ledger");
+    ledger_of(&dir, 9, 1500);
+    let old = key(&dir);
+    let kept = dir.path().join("kept");
+    fs::copy(at.join("checkpoint"), &kept).expect("copied");
+    super::super::rotate_key(&at).expect("rotated");
+    ledger_of(&dir, 4, 1500);
+    // A checkpoint from before the rotation proves under the key of its time.
+    let (proof, line) = proof_of(&dir, 3, Some(&kept));
+    assert!(proof.check(&line, &old).is_ok());
+    assert_eq!(proof.check(&line, &key(&dir)), Err(ProofFault::Signature));
+    let held = super::super::verify_against(&at, std::slice::from_ref(&kept), &mut |_, _| {});
+    assert_eq!(held.expect("read").problem, None);
+
+    let all = lines(&dir);
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
+    let pruning = super::super::prune(&at, soon, &mut |_| true).expect("pruned");
+    assert!(pruning.done && pruning.segments.len() > 1);
+    let last = pruning.segments.last().expect("one");
+    let gone = last.first + last.records;
+    for (seq, line) in (0..).zip(&all) {
+        match prove(&at, seq, None).expect("whole") {
+            Proved::Pruned { gone: said } => assert!(said == gone && seq < gone),
+            Proved::Yes(proof, found) => {
+                assert!(seq >= gone && found == *line);
+                assert!(proof.check(line, &key(&dir)).is_ok(), "{seq}");
+            }
+            Proved::NotCovered { size } => panic!("{seq} of {size}"),
+        }
+    }
+    let held = super::super::verify_against(&at, std::slice::from_ref(&kept), &mut |_, _| {});
+    let fault = held.expect("read").problem.expect("one").fault;
+    assert_eq!(fault, Fault::KeptPruned { covers: 11, gone });
 }

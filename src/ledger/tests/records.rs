@@ -30,7 +30,8 @@ fn each_record_has_the_fields_of_the_table() {
     assert_eq!(
         keys(&open),
         [
-            "log", "oracle", "policy", "prev", "run", "seq", "sync", "t", "time", "v", "version"
+            "key", "log", "oracle", "policy", "prev", "run", "seq", "sync", "t", "time", "v",
+            "version"
         ]
     );
     assert_eq!(open["prev"], "0".repeat(64));

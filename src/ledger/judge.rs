@@ -1,0 +1,96 @@
+//! What is held against a chain once it was read to its end: its last key, its checkpoint, and what was pruned. The start, `verify` and maintenance ask alike.
+
+use std::path::{Path, PathBuf};
+
+use super::checkpoint::{self, Checkpoint};
+use super::error::{Fault, LedgerError, Problem};
+use super::keys::{PUBLIC_FILE, VerifierKey};
+use super::past;
+use super::scan::{Scan, SegmentFile, place_of};
+
+/// A problem of a file of the folder, not of a record.
+pub(super) fn in_folder(dir: &Path, name: &str, fault: Fault) -> LedgerError {
+    LedgerError::Problem(Problem {
+        file: dir.join(name),
+        line: None,
+        seq: None,
+        fault,
+    })
+}
+
+/// Whether the last key in force is `public`, `note` is signed by the key in force at its end and has the root of its records, and every pruned segment has its
+/// record.
+pub(super) fn judge(
+    dir: &Path,
+    files: &[SegmentFile],
+    scan: &Scan,
+    public: &VerifierKey,
+    note: &Checkpoint,
+) -> Result<(), LedgerError> {
+    last_key(dir, files, scan, public)?;
+    // A checkpoint from before a prune can no longer be judged: that is said first.
+    scan.pruned
+        .settle(note.size)
+        .map_err(|fault| in_folder(dir, past::FILE, fault))?;
+    if !scan
+        .keys
+        .signs(note.size, public)
+        .is_some_and(|key| note.signed_by(key))
+    {
+        return Err(in_folder(dir, checkpoint::FILE, Fault::CheckpointSignature));
+    }
+    against_checkpoint(dir, scan, note)
+}
+
+/// Whether the last key in force is `public`.
+pub(super) fn last_key(
+    dir: &Path,
+    files: &[SegmentFile],
+    scan: &Scan,
+    public: &VerifierKey,
+) -> Result<(), LedgerError> {
+    let Err((seq, fault)) = scan.keys.ends_in(public) else {
+        return Ok(());
+    };
+    let place = seq.filter(|seq| *seq < scan.seq);
+    let place = place.and_then(|seq| place_of(files, seq));
+    let (file, line) = place.map_or((dir.join(PUBLIC_FILE), None), |(file, line)| {
+        (file, Some(line))
+    });
+    Err(LedgerError::Problem(Problem {
+        file,
+        line,
+        seq: line.and(seq),
+        fault,
+    }))
+}
+
+/// Whether what was read is at least what the checkpoint covers, and has its root.
+fn against_checkpoint(dir: &Path, scan: &Scan, note: &Checkpoint) -> Result<(), LedgerError> {
+    let file = dir.join(checkpoint::FILE);
+    if note.size > scan.seq {
+        let (covers, here) = (note.size, scan.seq);
+        return Err(LedgerError::Problem(Problem {
+            file,
+            line: None,
+            seq: None,
+            fault: Fault::Short { covers, here },
+        }));
+    }
+    let root = scan.root.unwrap_or_else(|| scan.tree.root());
+    if root != note.root {
+        let last: Option<(PathBuf, Option<u64>)> = scan
+            .at
+            .clone()
+            .filter(|_| note.size == scan.seq)
+            .map(|(path, line)| (path, Some(line)));
+        let (file, line) = last.unwrap_or((file, None));
+        return Err(LedgerError::Problem(Problem {
+            file,
+            line,
+            seq: Some(note.size.saturating_sub(1)),
+            fault: Fault::Root,
+        }));
+    }
+    Ok(())
+}
