@@ -65,6 +65,7 @@ def verify(folder):
                 run = rec.get("run") if rec.get("t") == "open" else run
                 assert run and rec.get("run") == run, f"{who}: of another run"
                 assert rec.get("t") in ("open", "stop", "config", "decision", "outcome", "refused"), f"{who}: unknown t"
+                assert "call" in rec or rec["t"] not in ("decision", "outcome"), f"{who}: names no call"
                 assert rec.get("leaf", "hold") in ("hold", "split", "release"), f"{who}: unknown leaf"
                 if rec["t"] == "decision" and rec.get("verdict") == "forward": still_open[seq] = rec["call"]
                 if rec["t"] == "outcome": assert still_open.pop(rec.get("of"), None) == rec["call"], f"{who}: the outcome of no open decision"

@@ -134,6 +134,11 @@ fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
             out.paint(Tone::Good, "WHOLE", 0)
         ))?;
     }
+    if let Some(unknown) = found.facts["unknown"].as_u64().filter(|count| *count > 0) {
+        out.line(format!(
+            "{unknown} may have left: their outcome says sent unknown (`leafgate ledger list DIR --kind outcome` shows which)"
+        ))?;
+    }
     Ok(Done::when(whole))
 }
 
