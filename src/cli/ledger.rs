@@ -136,7 +136,7 @@ fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
     }
     if let Some(unknown) = found.facts["unknown"].as_u64().filter(|count| *count > 0) {
         out.line(format!(
-            "{unknown} may have left: their outcome says sent unknown (`leafgate ledger list DIR --kind outcome` shows which)"
+            "{unknown} may have left: their outcome says sent unknown; see them with `leafgate ledger list DIR --kind outcome --json | grep unknown`"
         ))?;
     }
     Ok(Done::when(whole))
