@@ -344,7 +344,8 @@ def cases(binary: str, reader: str | None, short: bool):
         check(ready, "nothing was sent")
         gate = tour.gate
         before = None
-        for path in ("/", "/metrics", "/healthz", "/readyz", "/api/records", "/api/records?limit=500", "/api/export"):
+        exports = [f"/api/export?format={form}" for form in ("jsonl", "csv", "ocsf", "html")]
+        for path in ("/", "/metrics", "/healthz", "/readyz", "/api/records", "/api/records?limit=500", "/api/export", *exports):
             search.look(f"admin {path}", gate.get(path).raw)
         while True:
             page = gate.get("/api/records?limit=200" + (f"&before={before}" if before is not None else ""))

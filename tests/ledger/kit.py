@@ -110,13 +110,18 @@ class Received:
 class Host:
     """A host on loopback that keeps every byte it is given. `answer` gives the bytes of the answer; None closes the connection."""
 
-    def __init__(self, answer=None):
+    def __init__(self, answer=None, slow: int = 0):
+        """`slow`: a body of more bytes than that is read a little at a time, so that a kill meets it on its way."""
         self.answer = answer or (lambda request: answered())
+        self.slow = slow
         self.lock = threading.Lock()
         self.accepts = 0
         self.open = 0
         self.received: list[Received] = []
         self.sock = socket.create_server(("127.0.0.1", 0), backlog=256)
+        if slow:
+            # What a connection takes on before anybody reads.
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
         self.port = self.sock.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -145,7 +150,10 @@ class Host:
     def _one(self, conn: socket.socket) -> bool:
         request = Received()
         while not request.whole:
-            piece = conn.recv(65536)
+            slow = 0 < self.slow < request.length
+            if slow:
+                time.sleep(0.002)
+            piece = conn.recv(16384 if slow else 65536)
             if not piece:
                 return False
             if not request.raw:
