@@ -321,6 +321,13 @@ def cases(binary: str, reader: str | None, short: bool):
         check(tour.gate.proc.poll() is None, "leafgate ended")
         return f"{sum(tour.statuses.values())} messages, {sum(tour.sent.count(f) for f in tour.forms.forms.values())} canaries, {len(decided)} reasons"
 
+    def certificate() -> str:
+        check(ready, "nothing was sent")
+        if tour.tls is None:
+            raise Skip("openssl is not installed")
+        check(tour.reasons["tls_failed"] > 0, "no call met the certificate")
+        return "made out to the canary, refused with tls_failed"
+
     def searcher() -> str:
         """The twin: each form is found where it stands, and the log was written."""
         for name, form in tour.forms.forms.items():
@@ -411,5 +418,6 @@ def cases(binary: str, reader: str | None, short: bool):
         return f"in none of {places} places"
 
     keep: list[bool] = []
-    return [("canary: sent", send), ("canary: the twin, what is searched for is found", searcher), ("canary: leafgate's own answers", answers),
+    return [("canary: sent", send), ("canary: in a host's certificate", certificate), ("canary: the twin, what is searched for is found", searcher),
+            ("canary: leafgate's own answers", answers),
             ("canary: page, metrics, API", shown), ("canary: ledger, log, list, show", kept), ("canary: exports", exported), ("canary: scratch files", done)]

@@ -3,6 +3,7 @@ after it are refused, nothing reaches the host any more, `/readyz` says why, no 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from kit import Failed, Gate, Host, Skip, all_whole, body, card, check, first, r
 CALLERS = 8
 AFTER = 12
 SYNCS = ("fdatasync", "fsync")
+# The system's own words for what is injected: a person reads them in /readyz.
+SAYS = {name: os.strerror(getattr(errno, name)) for name in ("EIO", "ENOSPC", "EROFS", "EDQUOT", "EMFILE")}
 
 
 class Fault:
@@ -155,7 +158,7 @@ class Scene:
         check(gone <= self.seen(), "a forwarded call is not with the host")
         check(not refused & self.seen(), f"{len(refused & self.seen())} refused calls are with the host")
 
-    def latched(self, why: str) -> None:
+    def latched(self, why: str, error: str = "") -> None:
         """Latched it stays, for every kind of call, and the host hears of nothing."""
         before, accepts = len(self.host.received), self.host.accepts
         for _ in range(AFTER):
@@ -168,7 +171,7 @@ class Scene:
         client.close()
         check((len(self.host.received), self.host.accepts) == (before, accepts), "the host heard of leafgate after the fault")
         ready = self.gate.get("/readyz")
-        check(ready.status == 503 and why in ready.body.decode(), f"/readyz: {ready}, expected {why!r}")
+        check(ready.status == 503 and why in ready.body.decode() and error in ready.body.decode(), f"/readyz: {ready}, expected {why!r} and {error!r}")
         check(self.gate.get("/healthz").status == 200, "/healthz")
         check("leafgate_ledger_ok 0" in self.gate.get("/metrics").body.decode(), "/metrics does not say that the ledger is latched")
 
@@ -208,7 +211,8 @@ def injected(binary: str, reader: str | None, fault: Fault):
                 return not_latched(scene, fault)
             if fault.why:
                 check(refused > 0, "no call met the fault")
-                scene.latched(fault.why)
+                name = re.search(r"error=([A-Z]+)", fault.inject)
+                scene.latched(fault.why, SAYS[name[1]] if name else "")
             else:
                 check(refused == 0, f"{refused} calls were refused without a fault")
                 scene.serving()
@@ -258,7 +262,8 @@ def at_start(binary: str, reader: str | None, inject: str, what: str):
                                   text=True, stdin=subprocess.DEVNULL, timeout=30)
             check("INJECTED" in (gate.dir / "strace.log").read_text(), "the fault was not met")
             said = [line for line in done.stderr.splitlines() if line.startswith("leafgate: ")]
-            check(done.returncode == 2 and len(said) == 1 and what in said[0], f"status {done.returncode}: {done.stderr[-400:]}")
+            error = SAYS[re.search(r"error=([A-Z]+)", inject)[1]]
+            check(done.returncode == 2 and len(said) == 1 and what in said[0] and error in said[0], f"status {done.returncode}: {done.stderr[-400:]}")
             gate.start()
             reply = gate.client().call(card(), body(1))
             check(reply.status == 200, f"after the restart: {reply}")
