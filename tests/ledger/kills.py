@@ -189,7 +189,7 @@ class Kills:
         for thread in threads:
             thread.join(20)
             check(not thread.is_alive(), "a client hangs after the kill")
-        check(until(lambda: host.open == 0), "a connection to the host outlived leafgate")
+        check(host.drained(), "a connection to the host outlived leafgate")
         sums = self.sums
         sums["kills"] += 1
         sums["at_start"] += at_start
@@ -238,7 +238,7 @@ class Kills:
             gate.stop()
             for thread in threads:
                 thread.join(20)
-            check(until(lambda: host.open == 0), "a connection to the host outlived leafgate")
+            check(host.drained(), "a connection to the host outlived leafgate")
             found = all_whole(self.binary, gate.ledger, self.reader)
             # What was on its way at the stop may be closed by it; a crash is nowhere.
             check(all(record.get("error") != "crash" for record in found), "an orderly stop left a call open")

@@ -117,6 +117,7 @@ class Host:
         self.lock = threading.Lock()
         self.accepts = 0
         self.open = 0
+        self.marker = 0
         self.received: list[Received] = []
         self.sock = socket.create_server(("127.0.0.1", 0), backlog=256)
         if slow:
@@ -128,10 +129,14 @@ class Host:
     def _accept(self) -> None:
         while True:
             try:
-                conn, _ = self.sock.accept()
+                conn, peer = self.sock.accept()
             except OSError:
                 return
             with self.lock:
+                if peer[1] == self.marker:
+                    self.marker = 0
+                    conn.close()
+                    continue
                 self.accepts += 1
                 self.open += 1
             threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
@@ -171,6 +176,15 @@ class Host:
         if answer is not None:
             conn.sendall(answer)
         return answer is not None
+
+    def drained(self, seconds: float = 20) -> bool:
+        """Waits until every connection that was made before has been accepted and read to its end. They are accepted in the order they were made: a connection of our
+        own is the last of them."""
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            self.marker = sock.getsockname()[1]
+            sock.connect(("127.0.0.1", self.port))
+            return until(lambda: self.marker == 0 and self.open == 0, seconds)
 
     @property
     def wire(self) -> bytes:
