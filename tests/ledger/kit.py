@@ -124,7 +124,8 @@ class Host:
             # What a connection takes on before anybody reads.
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
         self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.accepting = threading.Thread(target=self._accept, daemon=True)
+        self.accepting.start()
 
     def _accept(self) -> None:
         while True:
@@ -192,6 +193,9 @@ class Host:
             return b"".join(request.raw for request in self.received)
 
     def close(self) -> None:
+        """The thread ends before the descriptor is free: it must not accept for the next host, whose socket may get the same number."""
+        self.sock.shutdown(socket.SHUT_RDWR)
+        self.accepting.join()
         self.sock.close()
 
 
