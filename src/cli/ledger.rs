@@ -167,6 +167,11 @@ fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
             out.line(note)?;
         }
     }
+    if let Some(unknown) = found.facts["unknown"].as_u64().filter(|count| *count > 0) {
+        out.line(format!(
+            "{unknown} may have left: their outcome says sent unknown; see them with `leafgate ledger list DIR --kind outcome --json | grep unknown`"
+        ))?;
+    }
     Ok(Done::when(whole))
 }
 

@@ -270,7 +270,7 @@ impl<S: Store> Writer<S> {
         let name = self.path.display();
         self.segment
             .append(&self.lines)
-            .map_err(|cause| format!("{name}: the write failed: {}", cause.kind()))?;
+            .map_err(|cause| format!("{name}: the write failed: {cause}"))?;
         match self.manner.sync {
             Sync::Record => self.sync()?,
             Sync::Interval => self.unsynced = true,
@@ -281,16 +281,16 @@ impl<S: Store> Writer<S> {
             Ok(Err(what)) => Err(format!("{name}: the segment {what}")),
             Err(cause) => Err(format!(
                 "{name}: the segment cannot be looked at: {}",
-                cause.kind()
+                cause
             )),
         }
     }
 
     fn sync(&mut self) -> Result<(), String> {
         let start = Instant::now();
-        self.segment.sync().map_err(|cause| {
-            format!("{}: the sync failed: {}", self.path.display(), cause.kind())
-        })?;
+        self.segment
+            .sync()
+            .map_err(|cause| format!("{}: the sync failed: {}", self.path.display(), cause))?;
         self.synced_at = Instant::now();
         self.shared.meters.synced(self.synced_at - start);
         self.unsynced = false;
@@ -333,7 +333,7 @@ impl<S: Store> Writer<S> {
                 format!(
                     "{}: the next segment cannot be made: {}",
                     self.path.display(),
-                    cause.kind()
+                    cause
                 )
             })
         });
