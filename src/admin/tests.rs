@@ -17,7 +17,8 @@ fn ledger_with(segments: &[(u64, u64)]) -> tempfile::TempDir {
 }
 
 fn seqs(dir: &Path, query: &str) -> (Vec<u64>, Option<u64>) {
-    let page = last(dir, &Filter::parse(query).unwrap()).unwrap();
+    let asked = Asked::parse(query).unwrap();
+    let page = ledger::page(dir, &asked.filter, asked.limit, MAX_SCANNED).unwrap();
     (
         page.records.iter().map(|record| record.seq).collect(),
         page.next,
@@ -38,9 +39,9 @@ fn records_come_newest_first_across_segments_and_pages_join() {
     assert_eq!(seqs(dir.path(), "leaf=split"), (vec![], None));
     assert_eq!(seqs(Path::new("/nowhere/ledger"), ""), (vec![], None));
     for seq in 0..9 {
-        assert_eq!(one(dir.path(), seq).unwrap().unwrap().seq, seq);
+        assert_eq!(ledger::one(dir.path(), seq).unwrap().unwrap().seq, seq);
     }
-    assert!(one(dir.path(), 9).unwrap().is_none());
+    assert!(ledger::one(dir.path(), 9).unwrap().is_none());
 }
 
 #[test]
@@ -54,29 +55,35 @@ fn lines_longer_than_a_block_and_torn_ends_are_read_right() {
     all.push_str(r#"{"seq":5"#);
     std::fs::write(dir.path().join("000000000000.jsonl"), &all).unwrap();
     assert_eq!(seqs(dir.path(), ""), (vec![4, 3, 2, 1, 0], None));
-    assert!(one(dir.path(), 5).unwrap().is_none());
+    assert!(ledger::one(dir.path(), 5).unwrap().is_none());
     std::fs::write(dir.path().join("000000000000.jsonl"), &long).unwrap();
     assert_eq!(seqs(dir.path(), ""), (vec![], None));
     std::fs::write(dir.path().join("000000000000.jsonl"), "no record\n").unwrap();
-    let fault = last(dir.path(), &Filter::default()).unwrap_err();
-    assert!(matches!(fault, RecordsFault::NoRecord { .. }), "{fault}");
+    let fault = ledger::page(dir.path(), &Filter::default(), 50, MAX_SCANNED).unwrap_err();
+    assert!(matches!(fault, LedgerError::Problem(_)), "{fault}");
     assert!(!fault.to_string().contains("no record\n"));
 }
 
 #[test]
 fn a_query_is_strict() {
-    assert!(Filter::parse("leaf=hold&limit=500&before=0").is_ok());
+    assert!(Asked::parse("leaf=hold&limit=500&before=0&since=2026-11-30T08%3A00%3A00Z").is_ok());
     for bad in [
         "leaf",
         "limit=0",
         "limit=501",
         "limit=x",
+        "limit=+5",
+        "leaf=holds",
+        "reason=x",
+        "verdict=deny",
+        "before=+5",
+        "since=soon",
         "before=-1",
         "body=x",
         "leaf=%68old",
         "leaf=<b>",
     ] {
-        assert!(Filter::parse(bad).is_err(), "{bad}");
+        assert!(Asked::parse(bad).is_err(), "{bad}");
     }
 }
 
@@ -169,6 +176,13 @@ async fn every_place_answers() {
         ),
         ("/api/records/3", 404, "no record"),
         ("/api/records/x", 400, "seq is a number"),
+        ("/api/records/+1", 400, "seq is a number"),
+        (
+            "/?t=decision&limit=1",
+            200,
+            "href=\"/?t=decision&amp;before=2\"",
+        ),
+        ("/api/records?leaf=x", 400, "hold, split, release"),
         ("/api/records?x=1", 400, "the query knows"),
         ("/else", 404, "not here"),
     ] {

@@ -14,12 +14,18 @@ mod cleared;
 mod clock;
 mod entry;
 mod error;
+mod explain;
+mod export;
+mod export_csv;
+mod export_html;
+mod export_ocsf;
 mod form;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 mod hex;
 mod keys;
+mod look;
 mod query;
 mod queue;
 mod read;
@@ -28,6 +34,9 @@ mod scan;
 mod start;
 mod state;
 mod store;
+mod story;
+mod story_checks;
+mod story_tree;
 #[cfg(test)]
 mod tests;
 mod tree_hash;
@@ -39,11 +48,18 @@ use std::sync::{Arc, mpsc};
 
 pub use cleared::{Cleared, Outcome, Sent, Ticket};
 pub use error::{Fault, LedgerError, Problem};
-pub use query::Filter;
-pub use read::{Records, last, records};
+pub use explain::{Changes, Explained, Run, explain};
+pub use export::{Export, Format, Manifest, Note};
+pub use export_html::{MOST_ROWS, policy as page_policy};
+pub use look::{Page, Record, Stopped, each, end, of_call, one, page};
+pub use query::{Filter, TYPES, seq};
+pub use read::{Records, records};
 pub use record::MAX_RECORD_BYTES;
 pub use scan::Counts;
 pub use state::LedgerState;
+pub use story::{
+    Line as StoryLine, Mark, Part, Proof, of_call as story_of_call, of_record as story_of_record,
+};
 pub use verify::{Report, verify};
 
 use crate::admit::Refusal;
