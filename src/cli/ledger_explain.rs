@@ -99,7 +99,7 @@ fn tell(found: &Explained, left_out: usize, out: &mut Out) -> Result<(), Failure
             changes(&before.to(run), before, run, out)?;
             out.line("")?;
         }
-        one(run, left_out + place + 1, out)?;
+        one(run, left_out + place + 1, left_out + 1, out)?;
     }
     out.line("")?;
     let title = out.paint(Tone::Strong, "Replay", 0);
@@ -116,7 +116,7 @@ fn tell(found: &Explained, left_out: usize, out: &mut Out) -> Result<(), Failure
     Ok(())
 }
 
-fn one(run: &Run, number: usize, out: &mut Out) -> Result<(), Failure> {
+fn one(run: &Run, number: usize, first: usize, out: &mut Out) -> Result<(), Failure> {
     let tone = [Leaf::Hold, Leaf::Split, Leaf::Release]
         .into_iter()
         .find(|leaf| run.leaf() == Some(leaf.name()))
@@ -129,7 +129,12 @@ fn one(run: &Run, number: usize, out: &mut Out) -> Result<(), Failure> {
         "  {} calls, records {} to {}, {from} to {until}",
         run.calls, run.seqs.0, run.seqs.1
     ))?;
+    // What changed since the run before was said; what did not stands there.
+    let whole = number == first;
     for (name, value) in run.facets().skip(3) {
+        if !whole && !["host", "pin", "policy"].contains(&name) {
+            continue;
+        }
         out.line(format!("  {name:<16} {}", safe(value)))?;
     }
     for (name, set) in [
