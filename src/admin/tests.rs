@@ -1,4 +1,5 @@
 use super::*;
+use crate::ledger::{Export, Format};
 use std::fmt::Write as _;
 use std::path::Path;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -246,4 +247,72 @@ async fn others_get_nothing() {
         "POST / HTTP/1.1\r\nhost: {addr}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
     );
     assert_eq!(raw(&running, &post).await.0, 405);
+}
+
+/// The chunks of a chunked answer, joined; whether the last one came.
+fn unchunked(answer: &str) -> (String, bool) {
+    let mut rest = answer.split_once("\r\n\r\n").unwrap().1;
+    let mut body = String::new();
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return (body, true);
+        }
+        body.push_str(&after[..size]);
+        rest = &after[size + 2..];
+    }
+    (body, false)
+}
+
+#[tokio::test]
+async fn an_export_streams_the_bytes_that_the_command_writes() {
+    let running = running(true).await;
+    for format in Format::NAMES {
+        let (status, answer) =
+            get(&running, &format!("/api/export?format={format}&leaf=hold")).await;
+        assert_eq!(status, 200, "{answer}");
+        assert!(answer.contains("attachment; filename="), "{answer}");
+        let (body, whole) = unchunked(&answer);
+        assert!(whole, "{format}");
+        let mut filter = Filter::default();
+        filter.add("leaf", "hold", Timestamp::now()).unwrap();
+        let export = Export::new(running._dir.path(), filter, Format::parse(format).unwrap());
+        let mut bytes = Vec::new();
+        let manifest = export.unwrap().write(&mut bytes).unwrap();
+        assert_eq!(body.as_bytes(), bytes, "{format}");
+        let (status, answer) = get(
+            &running,
+            &format!("/api/export?format={format}&leaf=hold&manifest=1"),
+        )
+        .await;
+        assert_eq!(status, 200, "{answer}");
+        assert!(
+            answer.ends_with(&format!("{}\n", manifest.to_json())),
+            "{answer}"
+        );
+    }
+    for (query, why) in [
+        ("", "format is one of jsonl, csv, ocsf, html"),
+        ("format=xml", "format is one of"),
+        ("format=csv&leaf=holds", "hold, split, release"),
+        ("format=csv&limit=5", "the query knows"),
+        ("format=csv&manifest=0", "manifest is 1"),
+    ] {
+        let (status, answer) = get(&running, &format!("/api/export?{query}")).await;
+        assert_eq!(status, 400, "{query}");
+        assert!(answer.contains(why), "{query}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_export_that_cannot_go_on_looks_cut_short() {
+    let running = running(true).await;
+    let torn = running._dir.path().join("000000000000.jsonl");
+    let text = std::fs::read_to_string(&torn).unwrap();
+    // The end can be found, the middle is no record.
+    let middle = text.replacen('\n', "\nno record\n", 1);
+    std::fs::write(&torn, middle).unwrap();
+    let (status, answer) = get(&running, "/api/export?format=jsonl").await;
+    assert_eq!(status, 200);
+    assert!(!unchunked(&answer).1, "{answer}");
 }

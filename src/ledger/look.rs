@@ -152,7 +152,9 @@ pub fn page(
         {
             continue;
         }
-        let mut lines = Backward::open(&segment.path)?;
+        // Lines that stand at or after `before` are not looked at: a look that goes on must not begin anew.
+        let most = filter.before.map(|before| before - segment.first);
+        let mut lines = Backward::open(&segment.path, most)?;
         while let Some(line) = lines.next_line()? {
             scanned += 1;
             let full = scanned >= scanned_most;
@@ -195,7 +197,7 @@ fn outside(segment: &SegmentFile, filter: &Filter) -> Result<bool, LedgerError> 
             .ok()
     };
     let first = first_line(&segment.path)?.as_deref().and_then(time);
-    let last = Backward::open(&segment.path)?
+    let last = Backward::open(&segment.path, None)?
         .next_line()?
         .as_deref()
         .and_then(time);
@@ -379,15 +381,18 @@ struct Backward<'a> {
 }
 
 impl<'a> Backward<'a> {
-    fn open(path: &'a Path) -> Result<Backward<'a>, LedgerError> {
-        let file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
-        let facts = file
-            .metadata()
-            .map_err(LedgerError::io(path, "read the segment"))?;
+    /// Of the whole file, or of its first so many lines.
+    fn open(path: &'a Path, lines: Option<u64>) -> Result<Backward<'a>, LedgerError> {
+        let mut file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
+        let len = match lines {
+            Some(lines) => end_of_line(&mut file, lines),
+            None => file.metadata().map(|facts| facts.len()),
+        };
+        let start = len.map_err(LedgerError::io(path, "read the segment"))?;
         let mut lines = Backward {
             path,
             file,
-            start: facts.len(),
+            start,
             held: Vec::new(),
         };
         // What stands after the last newline is not part of the record yet.
@@ -435,4 +440,24 @@ impl<'a> Backward<'a> {
             return Ok(Some(line));
         }
     }
+}
+
+/// Where the first so many lines of a file end; its length where it has fewer.
+fn end_of_line(file: &mut File, lines: u64) -> io::Result<u64> {
+    let mut block = vec![0; BLOCK as usize];
+    let (mut at, mut left) = (0, lines);
+    while left > 0 {
+        let read = file.read(&mut block)?;
+        if read == 0 {
+            break;
+        }
+        let ends = memchr::memchr_iter(b'\n', &block[..read]);
+        let place = usize::try_from(left - 1).unwrap_or(usize::MAX);
+        if let Some(end) = ends.clone().nth(place) {
+            return Ok(at + end as u64 + 1);
+        }
+        left -= ends.count() as u64;
+        at += read as u64;
+    }
+    Ok(at)
 }

@@ -1,6 +1,7 @@
 //! Tests of the ledger as a whole. Each part's own tests stand beside it.
 
 mod faults;
+mod reading;
 mod records;
 mod run;
 mod tamper;
