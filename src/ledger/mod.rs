@@ -6,7 +6,8 @@
 //!
 //! The way of a record: `entry` says which fields it has and `record` writes them, in the call's own task; `queue` hands it over and wakes the call;
 //! `writer` chains it, appends it to the segment of `store` and syncs; `checkpoint` signs the root that `tree_hash` grows. Reading: `canon` is
-//! the one legal form, `form` the fields, `scan` the chain; `start` and [`verify()`](verify()) stand on those.
+//! the one legal form, `form` the fields, `scan` the chain; `start` and [`verify()`](verify()) stand on those. Reading for people: `query` says which records,
+//! `look` finds them, `story` and `explain` tell them, `export` hands them on.
 
 mod canon;
 mod checkpoint;
