@@ -18,7 +18,7 @@ use super::look::{Record, Stopped};
 use super::verify::verify;
 
 /// Rows on the page; a person reads no more, and a mail takes no more.
-pub const MOST_ROWS: u64 = 5_000;
+const MOST_ROWS: u64 = 5_000;
 /// Bars of the timeline.
 const BARS: usize = 96;
 
@@ -191,6 +191,9 @@ pub(super) fn write(export: &Export, to: &mut dyn Write) -> Result<Tally, Stoppe
         Ok(report) => report.problem.map(|problem| problem.to_string()),
         Err(error) => Some(error.to_string()),
     };
+    // Where the folder lies on this machine is no concern of whoever reads the page.
+    let folder = format!("{}/", export.dir.display());
+    let whole = whole.map(|problem| problem.replace(&folder, ""));
     let put = |to: &mut dyn Write, markup: Markup| to.write_all(markup.into_string().as_bytes());
     put(to, head()).map_err(Stopped::Taker)?;
     put(to, top(export, &tally, &found)).map_err(Stopped::Taker)?;

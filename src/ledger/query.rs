@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::terms::{Leaf, Reason, Verdict};
 
 /// The types of record that a filter may name.
-pub const TYPES: [&str; 8] = [
+const TYPES: [&str; 8] = [
     "open", "stop", "config", "key", "prune", "decision", "outcome", "refused",
 ];
 const LEAVES: [Leaf; 3] = [Leaf::Hold, Leaf::Split, Leaf::Release];

@@ -441,4 +441,8 @@ fn a_real_run_is_exported_whole_and_its_page_says_what_is_proven() {
     std::fs::write(&path, text.replacen("http_malformed", "http_malformex", 1)).expect("written");
     let (page, _) = exported(&at, Filter::default(), Format::Html);
     assert!(page.contains("found the ledger not whole") && !page.contains("found it whole"));
+    assert!(
+        !page.contains(&at.display().to_string()),
+        "the folder stays here"
+    );
 }
