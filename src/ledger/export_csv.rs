@@ -116,18 +116,19 @@ fn quoted(text: &str) -> String {
         text.to_owned()
     };
     // Line breaks and tabs are legal within quotes; every other control character is shown as its escape.
-    let text: String = text
-        .chars()
-        .flat_map(|c| {
-            let shown = !c.is_control() || matches!(c, '\n' | '\r' | '\t');
-            let escaped = if shown {
-                String::from(c)
+    let hidden = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    let text = if text.contains(hidden) {
+        text.chars().fold(String::new(), |mut shown, c| {
+            if hidden(c) {
+                shown.extend(c.escape_unicode());
             } else {
-                c.escape_unicode().to_string()
-            };
-            escaped.chars().collect::<Vec<_>>()
+                shown.push(c);
+            }
+            shown
         })
-        .collect();
+    } else {
+        text
+    };
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
