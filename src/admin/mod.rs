@@ -1,31 +1,31 @@
-//! The admin listener (contract, section 11): health, metrics, a plain page of the last calls, and the record as JSON. Loopback only.
+//! The admin listener (contract, section 11): health, metrics, a plain page of the last calls, the record as JSON, and its exports. Loopback only.
 //!
 //! Promises: it reads and never changes; it shows nothing that the record does not hold; it asks no host anything. A request whose `Host` is
 //! not this listener's, or that a page of another origin sent, gets nothing (DNS rebinding, RFC 9110 section 7.4). It sends no CORS permission.
 //! Makers: `serve` binds the listener and makes one [`Shared`]. Takers: people, Prometheus, health checks.
 
+mod export;
 mod guard;
 mod page;
-mod records;
-
-pub use records::{Filter, Page, Record, RecordsFault, last, one};
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::ledger::LedgerState;
+use crate::ledger::{self, Filter, LedgerError, LedgerState, Page};
 use crate::metrics::{Metrics, Readings};
 
 /// Connections served at once; more wait.
@@ -34,6 +34,12 @@ const MAX_CONNECTIONS: usize = 32;
 const HEAD_WAIT: Duration = Duration::from_secs(10);
 /// The longest life of a connection; a client that wants more opens another.
 const CONNECTION_MOST: Duration = Duration::from_secs(10);
+/// The longest life of a connection that an export runs over, beyond that.
+const EXPORT_MOST: Duration = Duration::from_secs(600);
+/// Lines that one request for a list looks at; it says where to go on.
+const MAX_SCANNED: usize = 200_000;
+/// Records that one request may ask for.
+const MAX_LIMIT: usize = 500;
 
 /// What the admin listener reads of the running gate.
 pub struct Shared {
@@ -112,9 +118,12 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         let shared = shared.clone();
         connections.spawn(async move {
             let _place = place;
+            // Set by a request that was answered with an export.
+            let exports = Arc::new(AtomicBool::new(false));
+            let long = exports.clone();
             let service = hyper::service::service_fn(move |request| {
-                let shared = shared.clone();
-                async move { Ok::<_, Infallible>(answer(request, bound, &shared).await) }
+                let (shared, exports) = (shared.clone(), exports.clone());
+                async move { Ok::<_, Infallible>(answer(request, bound, &shared, &exports).await) }
             });
             // A connection that breaks concerns nobody but its client.
             let served = hyper::server::conn::http1::Builder::new()
@@ -123,14 +132,23 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>) {
                 .max_buf_size(16 * 1024)
                 .serve_connection(TokioIo::new(stream), service);
             // A client that does not read its answers gives its place back.
-            let _ = tokio::time::timeout(CONNECTION_MOST, served).await;
+            let mut served = std::pin::pin!(served);
+            let quick = tokio::time::timeout(CONNECTION_MOST, served.as_mut()).await;
+            if quick.is_err() && long.load(Ordering::Relaxed) {
+                let _ = tokio::time::timeout(EXPORT_MOST, served).await;
+            }
         });
     }
 }
 
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<BoxBody<Bytes, std::io::Error>>;
 
-async fn answer(request: Request<Incoming>, bound: SocketAddr, shared: &Arc<Shared>) -> Answer {
+async fn answer(
+    request: Request<Incoming>,
+    bound: SocketAddr,
+    shared: &Arc<Shared>,
+    exports: &AtomicBool,
+) -> Answer {
     if let Err(why) = guard::check(&request, bound) {
         return text(StatusCode::FORBIDDEN, why);
     }
@@ -160,8 +178,8 @@ async fn answer(request: Request<Incoming>, bound: SocketAddr, shared: &Arc<Shar
             shared.metrics.render(&(shared.state)().readings),
         ),
         "/" => {
-            list(query, shared, |shared, _, page| {
-                let html = page::render(shared, &page);
+            list(query, shared, |shared, filter, page| {
+                let html = page::render(shared, filter, &page);
                 let mut answer = made(StatusCode::OK, "text/html; charset=utf-8", html);
                 answer
                     .headers_mut()
@@ -172,18 +190,64 @@ async fn answer(request: Request<Incoming>, bound: SocketAddr, shared: &Arc<Shar
         }
         "/api/records" => {
             list(query, shared, |_, _, page| {
-                json(StatusCode::OK, &page.to_json())
+                json(StatusCode::OK, page.to_json())
             })
             .await
+        }
+        "/api/export" => {
+            let answer = export::answer(query, &shared.ledger_dir).await;
+            exports.store(answer.status() == StatusCode::OK, Ordering::Relaxed);
+            answer
         }
         path => match path.strip_prefix("/api/records/") {
             Some(seq) => single(seq, shared).await,
             None => text(
                 StatusCode::NOT_FOUND,
-                "leafgate: not here; there are /, /metrics, /healthz, /readyz, /api/records\n",
+                "leafgate: not here; there are /, /metrics, /healthz, /readyz, /api/records, /api/export\n",
             ),
         },
     }
+}
+
+/// What a query asks of the list.
+#[derive(Debug, Clone)]
+struct Asked {
+    filter: Filter,
+    limit: usize,
+}
+
+impl Asked {
+    /// Reads a query string, `leaf=hold&limit=20&before=99`.
+    fn parse(query: &str) -> Result<Asked, String> {
+        let mut asked = Asked {
+            filter: Filter::default(),
+            limit: 50,
+        };
+        pairs(query, |key, value| {
+            if key != "limit" {
+                return asked.filter.add(key, value, Timestamp::now());
+            }
+            let limit = ledger::seq(value).and_then(|limit| usize::try_from(limit).ok());
+            asked.limit = limit
+                .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+                .ok_or("limit is 1 to 500")?;
+            Ok(())
+        })?;
+        Ok(asked)
+    }
+}
+
+/// Each `key=value` of a query string. Of the percent-encodings only those of the two characters that a form encodes in a time or a hash are read.
+fn pairs(
+    query: &str,
+    mut take: impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        let (key, value) = part.split_once('=').ok_or("the query is key=value&…")?;
+        let value = value.replace("%3A", ":").replace("%3a", ":");
+        take(key, &value.replace("%2B", "+").replace("%2b", "+"))?;
+    }
+    Ok(())
 }
 
 /// Reads records off the runtime's threads and hands them to `show`.
@@ -192,17 +256,15 @@ async fn list(
     shared: &Arc<Shared>,
     show: impl FnOnce(&Shared, &Filter, Page) -> Answer,
 ) -> Answer {
-    let filter = match Filter::parse(query) {
-        Ok(filter) => filter,
+    let Asked { filter, limit } = match Asked::parse(query) {
+        Ok(asked) => asked,
         Err(why) => return text(StatusCode::BAD_REQUEST, format!("leafgate: {why}\n")),
     };
     let (dir, wanted) = (shared.ledger_dir.clone(), filter.clone());
-    match tokio::task::spawn_blocking(move || last(&dir, &wanted)).await {
+    let read = tokio::task::spawn_blocking(move || ledger::page(&dir, &wanted, limit, MAX_SCANNED));
+    match read.await {
         Ok(Ok(page)) => show(shared, &filter, page),
-        Ok(Err(fault)) => text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("leafgate: {fault}\n"),
-        ),
+        Ok(Err(fault)) => unreadable(&fault),
         Err(_) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
             "leafgate: the ledger could not be read\n",
@@ -211,20 +273,20 @@ async fn list(
 }
 
 async fn single(seq: &str, shared: &Arc<Shared>) -> Answer {
-    let Ok(seq) = seq.parse::<u64>() else {
-        return text(StatusCode::BAD_REQUEST, "leafgate: seq is a number\n");
+    let Some(seq) = ledger::seq(seq) else {
+        return text(
+            StatusCode::BAD_REQUEST,
+            "leafgate: seq is a number, digits alone\n",
+        );
     };
     let dir = shared.ledger_dir.clone();
-    match tokio::task::spawn_blocking(move || one(&dir, seq)).await {
-        Ok(Ok(Some(record))) => json(StatusCode::OK, &record.value),
+    match tokio::task::spawn_blocking(move || ledger::one(&dir, seq)).await {
+        Ok(Ok(Some(record))) => json(StatusCode::OK, record.json()),
         Ok(Ok(None)) => text(
             StatusCode::NOT_FOUND,
             "leafgate: there is no record of that seq\n",
         ),
-        Ok(Err(fault)) => text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("leafgate: {fault}\n"),
-        ),
+        Ok(Err(fault)) => unreadable(&fault),
         Err(_) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
             "leafgate: the ledger could not be read\n",
@@ -232,16 +294,32 @@ async fn single(seq: &str, shared: &Arc<Shared>) -> Answer {
     }
 }
 
+fn unreadable(fault: &LedgerError) -> Answer {
+    text(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        format!("leafgate: {fault}\n"),
+    )
+}
+
 fn text(status: StatusCode, body: impl Into<String>) -> Answer {
     made(status, "text/plain; charset=utf-8", body.into())
 }
 
-fn json(status: StatusCode, value: &serde_json::Value) -> Answer {
-    made(status, "application/json", format!("{value}\n"))
+fn json(status: StatusCode, line: impl std::fmt::Display) -> Answer {
+    made(status, "application/json", format!("{line}\n"))
 }
 
 fn made(status: StatusCode, media: &'static str, body: String) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    let body = Full::new(Bytes::from(body)).map_err(|never| match never {});
+    with_headers(status, media, body.boxed())
+}
+
+fn with_headers(
+    status: StatusCode,
+    media: &'static str,
+    body: BoxBody<Bytes, std::io::Error>,
+) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     for (name, value) in [
         (header::CONTENT_TYPE, media),

@@ -9,7 +9,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{Page, Record, Shared};
+use super::Shared;
+use crate::ledger::{Filter, Page, Record};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -33,7 +34,7 @@ pub(super) fn policy() -> HeaderValue {
 }
 
 /// maud escapes every value; the style alone is ours and stands as it is.
-pub(super) fn render(shared: &Shared, page: &Page) -> String {
+pub(super) fn render(shared: &Shared, filter: &Filter, page: &Page) -> String {
     let state = (shared.state)();
     let not_ready = state.not_ready();
     html! {
@@ -67,11 +68,21 @@ pub(super) fn render(shared: &Shared, page: &Page) -> String {
                     }
                     a href="/?t=refused" { "refused messages" } " · "
                     a href="/metrics" { "metrics" } " · "
-                    a href="/api/records" { "json" }
+                    a href={ "/api/records?" (filter.query()) } { "json" }
+                    " · export as "
+                    @for format in ["jsonl", "csv", "ocsf", "html"] {
+                        a href={ "/api/export?" (with(filter, "format", format)) } { (format) } " "
+                    }
+                }
+                @if *filter != Filter::default() {
+                    p {
+                        "shown: "
+                        @for (key, value) in filter.parts() { code { (key) "=" (value) } " " }
+                    }
                 }
                 (table(page))
                 @if let Some(next) = page.next {
-                    p { a href={ "/?before=" (next) } { "older" } }
+                    p { a href={ "/?" (older(filter, next)) } { "older" } }
                 }
             }
         }
@@ -79,16 +90,33 @@ pub(super) fn render(shared: &Shared, page: &Page) -> String {
     .into_string()
 }
 
+/// The same filter, further back.
+fn older(filter: &Filter, before: u64) -> String {
+    Filter {
+        before: Some(before),
+        ..filter.clone()
+    }
+    .query()
+}
+
+/// The same filter and one more key.
+fn with(filter: &Filter, key: &str, value: &str) -> String {
+    let query = filter.query();
+    let joint = if query.is_empty() { "" } else { "&" };
+    format!("{query}{joint}{key}={value}")
+}
+
 fn table(page: &Page) -> Markup {
-    const HEADS: [&str; 9] = [
-        "seq", "time", "record", "leaf", "step", "reason", "verdict", "fixture", "more",
+    const HEADS: [&str; 11] = [
+        "seq", "time", "record", "leaf", "step", "reason", "verdict", "fixture", "host", "call",
+        "more",
     ];
     html! {
         table {
             thead { tr { @for head in HEADS { th { (head) } } } }
             tbody {
                 @for record in &page.records { (row(record)) }
-                @if page.records.is_empty() { tr { td colspan="9" { "no record" } } }
+                @if page.records.is_empty() { tr { td colspan="11" { "no record" } } }
             }
         }
     }
@@ -106,6 +134,8 @@ fn row(record: &Record) -> Markup {
             td { (get("reason")) }
             td { (get("verdict")) }
             td { (get("fixture_id")) }
+            td { (host(&record.value)) }
+            td { (get("call")) }
             td { (more(&record.value)) }
         }
     }
@@ -114,12 +144,14 @@ fn row(record: &Record) -> Markup {
 /// What matters most of each kind of record beside the columns.
 fn more(value: &Value) -> String {
     let keys: &[&str] = match value["t"].as_str() {
-        Some("decision") => &["field", "host", "plan_len"],
+        Some("decision") => &["field", "plan_len"],
         Some("outcome") => &["of", "sent", "sent_len", "peer", "status", "error"],
         Some("refused") => &["bytes", "count"],
         Some("open") => &["version", "sync", "recovered"],
         Some("config") => &["error"],
-        _ => &[],
+        Some("stop") => &["policy"],
+        // A type of record that this page does not know is shown with all that is its own.
+        _ => return others(value),
     };
     let parts: Vec<String> = keys
         .iter()
@@ -127,6 +159,30 @@ fn more(value: &Value) -> String {
         .map(|key| format!("{key} {}", shown(&value[*key])))
         .collect();
     parts.join(" · ")
+}
+
+/// What every record has, and the table's own columns.
+const EVERYWHERE: [&str; 9] = [
+    "v", "t", "log", "run", "seq", "prev", "time", "call", "host",
+];
+
+fn others(value: &Value) -> String {
+    let members = value.as_object().into_iter().flatten();
+    let parts: Vec<String> = members
+        .filter(|(key, _)| !EVERYWHERE.contains(&key.as_str()))
+        .map(|(key, value)| format!("{key} {}", shown(value)))
+        .collect();
+    parts.join(" · ")
+}
+
+/// The host, or the pin where it names none.
+fn host(value: &Value) -> String {
+    let host = shown(&value["host"]);
+    if host.is_empty() {
+        shown(&value["host_pin"])
+    } else {
+        host
+    }
 }
 
 fn leaf_class(value: &Value) -> &'static str {

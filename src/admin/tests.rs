@@ -1,4 +1,5 @@
 use super::*;
+use crate::ledger::{Export, Format};
 use std::fmt::Write as _;
 use std::path::Path;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -17,7 +18,8 @@ fn ledger_with(segments: &[(u64, u64)]) -> tempfile::TempDir {
 }
 
 fn seqs(dir: &Path, query: &str) -> (Vec<u64>, Option<u64>) {
-    let page = last(dir, &Filter::parse(query).unwrap()).unwrap();
+    let asked = Asked::parse(query).unwrap();
+    let page = ledger::page(dir, &asked.filter, asked.limit, MAX_SCANNED).unwrap();
     (
         page.records.iter().map(|record| record.seq).collect(),
         page.next,
@@ -38,9 +40,9 @@ fn records_come_newest_first_across_segments_and_pages_join() {
     assert_eq!(seqs(dir.path(), "leaf=split"), (vec![], None));
     assert_eq!(seqs(Path::new("/nowhere/ledger"), ""), (vec![], None));
     for seq in 0..9 {
-        assert_eq!(one(dir.path(), seq).unwrap().unwrap().seq, seq);
+        assert_eq!(ledger::one(dir.path(), seq).unwrap().unwrap().seq, seq);
     }
-    assert!(one(dir.path(), 9).unwrap().is_none());
+    assert!(ledger::one(dir.path(), 9).unwrap().is_none());
 }
 
 #[test]
@@ -54,29 +56,35 @@ fn lines_longer_than_a_block_and_torn_ends_are_read_right() {
     all.push_str(r#"{"seq":5"#);
     std::fs::write(dir.path().join("000000000000.jsonl"), &all).unwrap();
     assert_eq!(seqs(dir.path(), ""), (vec![4, 3, 2, 1, 0], None));
-    assert!(one(dir.path(), 5).unwrap().is_none());
+    assert!(ledger::one(dir.path(), 5).unwrap().is_none());
     std::fs::write(dir.path().join("000000000000.jsonl"), &long).unwrap();
     assert_eq!(seqs(dir.path(), ""), (vec![], None));
     std::fs::write(dir.path().join("000000000000.jsonl"), "no record\n").unwrap();
-    let fault = last(dir.path(), &Filter::default()).unwrap_err();
-    assert!(matches!(fault, RecordsFault::NoRecord { .. }), "{fault}");
+    let fault = ledger::page(dir.path(), &Filter::default(), 50, MAX_SCANNED).unwrap_err();
+    assert!(matches!(fault, LedgerError::Problem(_)), "{fault}");
     assert!(!fault.to_string().contains("no record\n"));
 }
 
 #[test]
 fn a_query_is_strict() {
-    assert!(Filter::parse("leaf=hold&limit=500&before=0").is_ok());
+    assert!(Asked::parse("leaf=hold&limit=500&before=0&since=2026-11-30T08%3A00%3A00Z").is_ok());
     for bad in [
         "leaf",
         "limit=0",
         "limit=501",
         "limit=x",
+        "limit=+5",
+        "leaf=holds",
+        "reason=x",
+        "verdict=deny",
+        "before=+5",
+        "since=soon",
         "before=-1",
         "body=x",
         "leaf=%68old",
         "leaf=<b>",
     ] {
-        assert!(Filter::parse(bad).is_err(), "{bad}");
+        assert!(Asked::parse(bad).is_err(), "{bad}");
     }
 }
 
@@ -169,6 +177,13 @@ async fn every_place_answers() {
         ),
         ("/api/records/3", 404, "no record"),
         ("/api/records/x", 400, "seq is a number"),
+        ("/api/records/+1", 400, "seq is a number"),
+        (
+            "/?t=decision&limit=1",
+            200,
+            "href=\"/?t=decision&amp;before=2\"",
+        ),
+        ("/api/records?leaf=x", 400, "hold, split, release"),
         ("/api/records?x=1", 400, "the query knows"),
         ("/else", 404, "not here"),
     ] {
@@ -255,4 +270,72 @@ async fn others_get_nothing() {
         "POST / HTTP/1.1\r\nhost: {addr}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
     );
     assert_eq!(raw(&running, &post).await.0, 405);
+}
+
+/// The chunks of a chunked answer, joined; whether the last one came.
+fn unchunked(answer: &str) -> (String, bool) {
+    let mut rest = answer.split_once("\r\n\r\n").unwrap().1;
+    let mut body = String::new();
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return (body, true);
+        }
+        body.push_str(&after[..size]);
+        rest = &after[size + 2..];
+    }
+    (body, false)
+}
+
+#[tokio::test]
+async fn an_export_streams_the_bytes_that_the_command_writes() {
+    let running = running(true).await;
+    for format in Format::NAMES {
+        let (status, answer) =
+            get(&running, &format!("/api/export?format={format}&leaf=hold")).await;
+        assert_eq!(status, 200, "{answer}");
+        assert!(answer.contains("attachment; filename="), "{answer}");
+        let (body, whole) = unchunked(&answer);
+        assert!(whole, "{format}");
+        let mut filter = Filter::default();
+        filter.add("leaf", "hold", Timestamp::now()).unwrap();
+        let export = Export::new(running._dir.path(), filter, Format::parse(format).unwrap());
+        let mut bytes = Vec::new();
+        let manifest = export.unwrap().write(&mut bytes).unwrap();
+        assert_eq!(body.as_bytes(), bytes, "{format}");
+        let (status, answer) = get(
+            &running,
+            &format!("/api/export?format={format}&leaf=hold&manifest=1"),
+        )
+        .await;
+        assert_eq!(status, 200, "{answer}");
+        assert!(
+            answer.ends_with(&format!("{}\n", manifest.to_json())),
+            "{answer}"
+        );
+    }
+    for (query, why) in [
+        ("", "format is one of jsonl, csv, ocsf, html"),
+        ("format=xml", "format is one of"),
+        ("format=csv&leaf=holds", "hold, split, release"),
+        ("format=csv&limit=5", "the query knows"),
+        ("format=csv&manifest=0", "manifest is 1"),
+    ] {
+        let (status, answer) = get(&running, &format!("/api/export?{query}")).await;
+        assert_eq!(status, 400, "{query}");
+        assert!(answer.contains(why), "{query}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_export_that_cannot_go_on_looks_cut_short() {
+    let running = running(true).await;
+    let torn = running._dir.path().join("000000000000.jsonl");
+    let text = std::fs::read_to_string(&torn).unwrap();
+    // The end can be found, the middle is no record.
+    let middle = text.replacen('\n', "\nno record\n", 1);
+    std::fs::write(&torn, middle).unwrap();
+    let (status, answer) = get(&running, "/api/export?format=jsonl").await;
+    assert_eq!(status, 200);
+    assert!(!unchunked(&answer).1, "{answer}");
 }

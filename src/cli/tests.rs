@@ -212,40 +212,6 @@ fn card_lint_and_card_new_agree() {
 }
 
 #[test]
-fn ledger_list_and_show_read_what_is_there() {
-    let dir = tempfile::tempdir().unwrap();
-    let lines = (0..600).map(|seq| {
-        format!("{{\"call\":\"01C{seq}\",\"leaf\":\"hold\",\"reason\":\"machine_local\",\"seq\":{seq},\"step\":1,\"t\":\"decision\",\"time\":\"2026-11-30T07:00:00.000000Z\",\"verdict\":\"refuse\"}}\n")
-    });
-    std::fs::write(
-        dir.path().join("000000000000.jsonl"),
-        lines.collect::<String>(),
-    )
-    .unwrap();
-    let at = dir.path().to_str().unwrap();
-    let (_, text) = ran(&["ledger", "list", at, "--limit", "2"]);
-    assert_eq!(text.lines().count(), 2);
-    assert!(
-        text.starts_with("   598 2026-11-30T07:00:00Z decision hold    1 machine_local"),
-        "{text}"
-    );
-    assert_eq!(ran(&["ledger", "list", at, "--leaf", "split"]).1, "");
-    let (done, text) = ran(&["ledger", "show", "01C7", at, "--json"]);
-    assert_eq!((done.unwrap(), text.lines().count()), (Done::Yes, 1));
-    assert!(text.contains("\"seq\":7"));
-    assert_eq!(ran(&["ledger", "show", "599", at]).0.unwrap(), Done::Yes);
-    assert_eq!(ran(&["ledger", "show", "600", at]).0.unwrap(), Done::No);
-    assert!(matches!(
-        ran(&["ledger", "list", at, "--limit", "0"]).0,
-        Err(Failure::Lines(_))
-    ));
-    assert!(matches!(
-        ran(&["ledger", "list", "/nowhere"]).0,
-        Err(Failure::Lines(_))
-    ));
-}
-
-#[test]
 fn completions_and_man_come_from_the_binary() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(
@@ -644,3 +610,5 @@ fn a_stopped_ledger_is_rotated_sealed_and_pruned() {
     assert_eq!(done.unwrap(), Done::No, "not whole: an answer");
     assert!(text.starts_with("WRONG "), "{text}");
 }
+
+mod ledger;

@@ -8,7 +8,8 @@
 //! `writer` chains it, appends it to the segment of `store` and syncs; `checkpoint` signs the root that `tree_hash` grows, and `keeper` writes it, with its copy. Reading: `canon` is
 //! the one legal form, `form` the fields, `scan` the chain, `lineage` the keys, `past` what was pruned, `judge` what is held against all of it; `start` and
 //! [`verify()`](verify()) stand on those, `kept` holds a ledger against checkpoints from elsewhere, and [`prove()`](prove()) gives a [`Proof`] of one record along its `audit_path`.
-//! A ledger that nobody runs is kept by `maintain`, `rotate` and `prune`.
+//! Reading for people: `query` says which records, `look` finds them, `story` and `explain` tell them, `export` hands them on. A ledger that nobody runs is kept
+//! by `maintain`, `rotate` and `prune`.
 
 mod audit_path;
 mod canon;
@@ -17,6 +18,11 @@ mod cleared;
 mod clock;
 mod entry;
 mod error;
+mod explain;
+mod export;
+mod export_csv;
+mod export_html;
+mod export_ocsf;
 mod form;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -27,6 +33,7 @@ mod keeper;
 mod kept;
 mod keys;
 mod lineage;
+mod look;
 mod maintain;
 mod past;
 mod proof;
@@ -41,6 +48,9 @@ mod scan;
 mod start;
 mod state;
 mod store;
+mod story;
+mod story_checks;
+mod story_tree;
 #[cfg(test)]
 mod tests;
 mod tree_hash;
@@ -52,16 +62,24 @@ use std::sync::{Arc, mpsc};
 
 pub use cleared::{Cleared, Outcome, Sent, Ticket};
 pub use error::{Fault, LedgerError, Problem};
+pub use explain::{Changes, Explained, Run, explain};
+pub use export::{Export, Format, Manifest, Note};
+pub use export_html::policy as page_policy;
+pub use look::{Page, Record, Stopped, each, end, of_call, one, page};
 pub use maintain::seal;
 pub use proof::{Proof, ProofFault};
 pub use prove::{Proved, prove};
 pub use prune::{Old, Pruning, prune};
-pub use query::Filter;
-pub use read::{Records, last, records};
+pub use query::{Filter, seq};
+pub use read::{Records, records};
 pub use record::MAX_RECORD_BYTES;
 pub use rotate::{Rotated, rotate_key};
 pub use scan::Counts;
 pub use state::LedgerState;
+pub use story::{
+    Line as StoryLine, Mark, Part, Proof as StoryProof, of_call as story_of_call,
+    of_record as story_of_record,
+};
 pub use verify::{Report, verify, verify_against};
 
 use crate::admit::Refusal;

@@ -2,7 +2,7 @@
 //! with its file and line, a begun last line is no record yet.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -11,8 +11,8 @@ use super::error::{Fault, LedgerError, Problem};
 use super::record::MAX_RECORD_BYTES;
 use super::scan::{SegmentFile, segments};
 
-/// How much of a segment's end is read at once by [`last`].
-const BLOCK: u64 = 64 * 1024;
+/// Read at once.
+const BLOCK: usize = 64 * 1024;
 
 /// The records of a ledger, in order.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Records {
                     .map_err(LedgerError::io(&next.path, "open the segment"))?;
                 self.open = Some(Open {
                     path: next.path,
-                    lines: BufReader::with_capacity(BLOCK as usize, file),
+                    lines: BufReader::with_capacity(BLOCK, file),
                     number: 0,
                 });
                 continue;
@@ -111,62 +111,4 @@ fn problem(path: &Path, number: u64, fault: Fault) -> LedgerError {
         seq: None,
         fault,
     })
-}
-
-/// The last `count` records, oldest first; reads the ends of the newest segments only.
-///
-/// # Errors
-/// Where a file cannot be read or a line is no record.
-pub fn last(dir: &Path, count: usize) -> Result<Vec<(u64, Value)>, LedgerError> {
-    let mut newest_first = Vec::new();
-    for segment in segments(dir)?.iter().rev() {
-        if newest_first.len() >= count {
-            break;
-        }
-        let tail = tail(&segment.path, count - newest_first.len())
-            .map_err(LedgerError::io(&segment.path, "read the segment"))?;
-        for line in tail.split(|byte| *byte == b'\n').rev() {
-            if newest_first.len() == count {
-                break;
-            }
-            if !line.is_empty() {
-                let fault = Fault::Form("is no JSON object with a seq");
-                newest_first.push(parse(line).ok_or_else(|| {
-                    LedgerError::Problem(Problem {
-                        file: segment.path.clone(),
-                        line: None,
-                        seq: None,
-                        fault,
-                    })
-                })?);
-            }
-        }
-    }
-    newest_first.reverse();
-    Ok(newest_first)
-}
-
-/// The last `count` whole lines of a file, with their newlines.
-fn tail(path: &Path, count: usize) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let mut from = file.metadata()?.len();
-    let mut bytes: Vec<u8> = Vec::new();
-    // One newline more than lines: the one before the first of them.
-    while from > 0 && memchr::memchr_iter(b'\n', &bytes).count() <= count {
-        let size = from.min(BLOCK);
-        from -= size;
-        file.seek(SeekFrom::Start(from))?;
-        let mut block = vec![0; size as usize];
-        file.read_exact(&mut block)?;
-        block.append(&mut bytes);
-        bytes = block;
-    }
-    // What stands after the last newline is being written.
-    bytes.truncate(memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1));
-    if from > 0 {
-        // The first line may be cut by the block's edge.
-        let start = memchr::memchr(b'\n', &bytes).map_or(0, |at| at + 1);
-        bytes.drain(..start);
-    }
-    Ok(bytes)
 }

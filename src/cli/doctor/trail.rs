@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::Finding;
-use crate::ledger;
+use crate::ledger::{self, Filter};
 use crate::policy::Policy;
 
 /// Headers that a client does not write by itself.
@@ -24,10 +24,14 @@ const RECENT: usize = 1000;
 
 pub(super) fn findings(policy: &Policy) -> Vec<Finding> {
     // No ledger yet: nothing was seen.
-    let Ok(records) = ledger::last(&policy.ledger.dir, RECENT) else {
+    let Ok(page) = ledger::page(&policy.ledger.dir, &Filter::default(), RECENT, RECENT) else {
         return Vec::new();
     };
-    let records: Vec<Value> = records.into_iter().map(|(_, record)| record).collect();
+    let records: Vec<Value> = page
+        .records
+        .into_iter()
+        .map(|record| record.value)
+        .collect();
     let mut found: Vec<Finding> = in_front(&records).into_iter().collect();
     let newest = records
         .iter()

@@ -4,6 +4,7 @@ mod faults;
 mod keep;
 mod kept;
 mod proofs;
+mod reading;
 mod records;
 mod run;
 mod tamper;

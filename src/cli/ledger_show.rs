@@ -1,0 +1,116 @@
+//! `ledger show`: a call as a story, or one record.
+
+use std::path::{Path, PathBuf};
+
+use super::ledger::there;
+use super::out::{Done, Failure, Out, Tone, safe};
+use crate::ledger::{
+    self, LedgerError, Mark, Part, Record, StoryLine, StoryProof, story_of_call, story_of_record,
+};
+
+/// Tell the story of one call, or of one record.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  leafgate ledger show 01K…              a call, as in the answer's leafgate-call header
+  leafgate ledger show 42 other/ledger   the call that record 42 belongs to, of another folder
+  leafgate ledger show 42 --json         record 42 as it stands
+
+Exits 1 where there is none.")]
+pub(super) struct Args {
+    /// A call's id or a record's seq
+    #[arg(value_name = "CALL|SEQ")]
+    which: String,
+    /// The ledger's folder
+    #[arg(value_name = "DIR", default_value = "ledger")]
+    dir: PathBuf,
+    /// The records as they stand, one on a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
+    there(&args.dir)?;
+    let read = |fault: LedgerError| Failure::of(&fault);
+    let by_seq = ledger::seq(&args.which);
+    let records = match by_seq {
+        Some(seq) => ledger::one(&args.dir, seq)
+            .map_err(read)?
+            .into_iter()
+            .collect(),
+        None => of_call(&args.dir, &args.which)?,
+    };
+    if records.is_empty() {
+        out.flush()?;
+        match by_seq {
+            Some(seq) => eprintln!("leafgate: there is no record {seq}"),
+            None => eprintln!("leafgate: there is no such call"),
+        }
+        return Ok(Done::No);
+    }
+    if args.json {
+        for record in &records {
+            out.line(record.json())?;
+        }
+        return Ok(Done::Yes);
+    }
+    let parts = match (by_seq, records.first()) {
+        (Some(_), Some(record)) => match record.text("call") {
+            Some(call) => story(&args.dir, &of_call(&args.dir, call)?).map_err(read)?,
+            None => {
+                let proof = StoryProof::of(&args.dir, record).map_err(read)?;
+                story_of_record(record, &proof)
+            }
+        },
+        _ => story(&args.dir, &records).map_err(read)?,
+    };
+    for part in &parts {
+        tell(part, out)?;
+    }
+    Ok(Done::Yes)
+}
+
+/// The records of a call, oldest first.
+fn of_call(dir: &Path, call: &str) -> Result<Vec<Record>, Failure> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    if call.is_empty() || !call.bytes().all(plain) {
+        return Err(Failure::new(
+            "CALL|SEQ: a call's id is letters and digits, a seq is digits alone",
+        ));
+    }
+    ledger::of_call(dir, call).map_err(|fault| Failure::of(&fault))
+}
+
+fn story(dir: &Path, records: &[Record]) -> Result<Vec<Part>, LedgerError> {
+    let find = |kind: &str| records.iter().find(|record| record.is(kind));
+    let proved =
+        |record: Option<&Record>| record.map(|record| StoryProof::of(dir, record)).transpose();
+    let (decision, outcome) = (find("decision"), find("outcome"));
+    let (shown, after) = (proved(decision)?, proved(outcome)?);
+    Ok(story_of_call(
+        decision.zip(shown.as_ref()),
+        outcome.zip(after.as_ref()),
+    ))
+}
+
+fn tell(part: &Part, out: &mut Out) -> Result<(), Failure> {
+    let title = out.paint(Tone::Strong, part.title, 0);
+    out.line(title)?;
+    for StoryLine { mark, text } in &part.lines {
+        let (sign, tone) = match mark {
+            Mark::Plain => ("  ", Tone::Plain),
+            Mark::Yes => ("+ ", Tone::Good),
+            Mark::No => ("x ", Tone::Bad),
+            Mark::Skipped => ("- ", Tone::Dim),
+            Mark::Doubt => ("? ", Tone::Half),
+        };
+        let text = safe(text);
+        let line = if *mark == Mark::Skipped {
+            out.paint(tone, &format!("{sign}{text}"), 0)
+        } else {
+            format!("{}{text}", out.paint(tone, sign, 0))
+        };
+        out.line(format!("  {line}"))?;
+    }
+    out.line("")
+}

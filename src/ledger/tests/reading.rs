@@ -1,0 +1,448 @@
+//! Reading and exporting: over a real run, and over ledgers written by hand with values that no leafgate writes.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::super::export_ocsf::SCHEMA;
+use super::*;
+
+/// Lines of one segment, each with the time that its place says: one a minute.
+fn segment(dir: &Path, first: u64, records: &[Value]) {
+    let lines = (first..).zip(records).map(|(seq, record)| {
+        let mut record = record.clone();
+        record["seq"] = json!(seq);
+        record["v"] = json!(1);
+        for (key, value) in [
+            (
+                "time",
+                format!("2026-11-30T{:02}:{:02}:00.000000Z", seq / 60, seq % 60),
+            ),
+            ("log", "leafgate-00".to_owned()),
+            ("run", "01R".to_owned()),
+            ("prev", "00".repeat(32)),
+        ] {
+            if record[key].is_null() {
+                record[key] = json!(value);
+            }
+        }
+        format!("{record}\n")
+    });
+    let text: String = lines.collect();
+    std::fs::write(dir.join(format!("{first:012}.jsonl")), text).expect("a segment");
+}
+
+fn decided(call: &str, leaf: &str, verdict: &str) -> Value {
+    json!({
+        "t": "decision", "call": call, "leaf": leaf, "step": 5, "reason": "public_fixture", "verdict": verdict, "fixture_id": "seed-04",
+        "host_pin": "models.example.org", "route": "POST /chat/completions", "plan_len": 9,
+    })
+}
+
+fn ended(call: &str, of: u64, sent: &str, error: Option<&str>) -> Value {
+    let mut record = json!({"t": "outcome", "call": call, "of": of, "sent": sent, "sent_len": 9, "peer": "203.0.113.7:443", "status": 200, "ms": 3});
+    if let Some(error) = error {
+        record["error"] = json!(error);
+    }
+    record
+}
+
+fn filter(parts: &[(&str, &str)]) -> Filter {
+    let mut filter = Filter::default();
+    for (key, value) in parts {
+        filter
+            .add(key, value, jiff::Timestamp::UNIX_EPOCH)
+            .expect("a filter");
+    }
+    filter
+}
+
+fn exported(dir: &Path, filter: Filter, format: Format) -> (String, Value) {
+    let export = Export::new(dir, filter, format).expect("readable");
+    let mut bytes = Vec::new();
+    let manifest = export.write(&mut bytes).expect("written");
+    (String::from_utf8(bytes).expect("text"), manifest.to_json())
+}
+
+fn seqs(dir: &Path, filter: &Filter, outcomes: bool) -> Vec<u64> {
+    let mut found = Vec::new();
+    each(dir, filter, outcomes, |record| {
+        found.push(record.seq);
+        Ok(())
+    })
+    .expect("readable");
+    found
+}
+
+/// Three segments of a ledger whose beginning was pruned: 60 to 69, 70 to 79, 80 to 89, a decision and then its outcome.
+fn pruned() -> TempDir {
+    let dir = folder();
+    for first in [60, 70, 80] {
+        let records: Vec<Value> = (first..first + 10)
+            .map(|seq| match seq % 2 {
+                0 => decided(&format!("01C{seq}"), "release", "forward"),
+                _ => ended(&format!("01C{}", seq - 1), seq - 1, "all", None),
+            })
+            .collect();
+        segment(dir.path(), first, &records);
+    }
+    dir
+}
+
+#[test]
+fn a_pruned_ledger_is_read_from_its_first_record_on() {
+    let dir = pruned();
+    let all = page(dir.path(), &Filter::default(), 100, usize::MAX).expect("readable");
+    assert_eq!((all.records.len(), all.next), (30, None));
+    let first = page(dir.path(), &filter(&[("before", "61")]), 1, usize::MAX).expect("readable");
+    assert_eq!(
+        (first.records[0].seq, first.next),
+        (60, None),
+        "nothing older is promised"
+    );
+    assert!(one(dir.path(), 59).expect("readable").is_none());
+    assert_eq!(
+        one(dir.path(), 79).expect("readable").expect("there").seq,
+        79
+    );
+    assert_eq!(end(dir.path()).expect("readable"), 90);
+    assert_eq!(of_call(dir.path(), "01C70").expect("readable").len(), 2);
+    assert_eq!(
+        seqs(dir.path(), &Filter::default(), false),
+        (60..90).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_span_of_time_skips_segments_and_brings_the_outcomes_that_belong() {
+    let dir = pruned();
+    let span = |since: &str, until: &str| filter(&[("since", since), ("until", until)]);
+    let of = |filter: &Filter| {
+        let page = page(dir.path(), filter, 100, usize::MAX).expect("readable");
+        page.records
+            .iter()
+            .rev()
+            .map(|record| record.seq)
+            .collect::<Vec<_>>()
+    };
+    let middle = span("2026-11-30T01:18:00Z", "2026-11-30T01:19:00Z");
+    assert_eq!(of(&middle), [78]);
+    assert_eq!(seqs(dir.path(), &middle, false), [78]);
+    assert_eq!(
+        seqs(dir.path(), &middle, true),
+        [78, 79],
+        "the outcome came after the span"
+    );
+    assert_eq!(of(&span("2026-12-01", "2026-12-02")), [0_u64; 0]);
+    // A segment far from the span is not read: what stands in its middle is no record, and nobody minds.
+    let far = folder();
+    segment(
+        far.path(),
+        0,
+        &[
+            decided("01A", "hold", "refuse"),
+            decided("01B", "hold", "refuse"),
+        ],
+    );
+    let path = far.path().join("000000000000.jsonl");
+    let text = std::fs::read_to_string(&path).expect("text");
+    std::fs::write(&path, text.replacen('\n', "\nno record\n", 1)).expect("written");
+    segment(far.path(), 600, &[decided("01C", "hold", "refuse")]);
+    let late = filter(&[("since", "2026-11-30T09:00:00Z")]);
+    assert_eq!(
+        page(far.path(), &late, 9, usize::MAX)
+            .expect("skipped")
+            .records
+            .len(),
+        1
+    );
+    assert_eq!(seqs(far.path(), &late, true), [600]);
+    assert!(page(far.path(), &Filter::default(), 9, usize::MAX).is_err());
+}
+
+#[test]
+fn a_look_says_where_to_go_on_after_so_many_lines() {
+    let dir = pruned();
+    let mut filter = filter(&[("call", "01C60")]);
+    let mut found = Vec::new();
+    let mut looks = 0;
+    loop {
+        let page = page(dir.path(), &filter, 10, 8).expect("readable");
+        found.extend(page.records.iter().map(|record| record.seq));
+        looks += 1;
+        filter.before = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, [61, 60]);
+    assert!(looks >= 3, "{looks}");
+}
+
+/// What OCSF 1.5 requires of a class 4002 event, as its schema has it: the path, and the values that are legal where the schema lists them.
+const REQUIRED: [(&str, &[i64]); 8] = [
+    ("activity_id", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 99]),
+    ("category_uid", &[4]),
+    ("class_uid", &[4002]),
+    ("severity_id", &[0, 1, 2, 3, 4, 5, 6, 99]),
+    ("time", &[]),
+    ("type_uid", &[400_200, 400_203, 400_206, 400_299]),
+    ("metadata/version", &[]),
+    ("metadata/product/name", &[]),
+];
+
+fn check_event(event: &Value) {
+    for (path, legal) in REQUIRED {
+        let value = event.pointer(&format!("/{path}")).unwrap_or(&Value::Null);
+        assert!(!value.is_null(), "{path} of {event}");
+        assert!(
+            legal.is_empty() || legal.contains(&value.as_i64().expect("a number")),
+            "{path}"
+        );
+    }
+    assert_eq!(
+        event["type_uid"].as_i64(),
+        event["activity_id"].as_i64().map(|id| 400_200 + id)
+    );
+    assert!(
+        event["time"]
+            .as_i64()
+            .is_some_and(|ms| ms > 1_700_000_000_000),
+        "milliseconds"
+    );
+    assert_eq!(event["metadata"]["version"], SCHEMA);
+    assert_eq!(event["metadata"]["product"]["vendor_name"], "leafgate");
+    assert_eq!(event["metadata"]["profiles"], json!(["security_control"]));
+    // At least one of each pair; each that is there has what its own object requires.
+    assert!(!event["http_request"].is_null() || !event["http_response"].is_null());
+    if !event["http_response"].is_null() {
+        assert!(event["http_response"]["code"].is_u64(), "{event}");
+    }
+    for end in ["src_endpoint", "dst_endpoint"] {
+        let names = ["ip", "name", "hostname", "svc_name", "uid"];
+        assert!(
+            names.iter().any(|name| event[end][name].is_string()),
+            "{end} of {event}"
+        );
+    }
+    let pair = (
+        event["action_id"].as_i64(),
+        event["disposition_id"].as_i64(),
+    );
+    let legal = [(0, 0), (1, 1), (2, 2), (4, 11)];
+    assert!(
+        legal
+            .iter()
+            .any(|(action, disposition)| pair == (Some(*action), Some(*disposition))),
+        "{pair:?}"
+    );
+}
+
+#[test]
+fn ocsf_events_have_what_the_class_requires_and_say_allowed_denied_modified() {
+    let dir = folder();
+    let mut local = decided("01L", "release", "local");
+    local["route"] = json!("GET /models");
+    let mut bare = json!({"t": "decision", "call": "01M", "leaf": "hold", "step": 0, "reason": "card_missing", "verdict": "refuse"});
+    bare["host_pin"] = json!({"len": 3, "mac": "ab"});
+    segment(
+        dir.path(),
+        0,
+        &[
+            json!({"t": "open", "version": "0.1.0", "policy": "aa", "oracle": "bb", "sync": "record"}),
+            decided("01A", "release", "forward"),
+            ended("01A", 1, "all", None),
+            decided("01B", "split", "forward"),
+            ended("01B", 3, "all", None),
+            decided("01C", "hold", "refuse"),
+            decided("01D", "release", "refuse"),
+            decided("01E", "release", "forward"),
+            ended("01E", 7, "none", Some("address_refused")),
+            decided("01F", "release", "forward"),
+            ended("01F", 9, "unknown", Some("crash")),
+            local,
+            bare,
+            json!({"t": "refused", "reason": "http_malformed", "bytes": 7}),
+            json!({"t": "refused", "reason": "overloaded", "count": 12}),
+            json!({"t": "later", "x": 1}),
+        ],
+    );
+    let (text, manifest) = exported(dir.path(), Filter::default(), Format::Ocsf);
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    events.iter().for_each(check_event);
+    let said: Vec<(&str, &str, &str)> = events
+        .iter()
+        .map(|event| {
+            let text = |key: &str| event[key].as_str().expect("a caption");
+            (text("action"), text("disposition"), text("status"))
+        })
+        .collect();
+    let denied = ("Denied", "Blocked", "Failure");
+    assert_eq!(
+        said,
+        [
+            ("Allowed", "Allowed", "Success"),
+            ("Modified", "Corrected", "Success"),
+            denied,
+            denied,
+            denied,
+            ("Allowed", "Allowed", "Unknown"),
+            ("Allowed", "Allowed", "Success"),
+            denied,
+            denied,
+            denied,
+        ]
+    );
+    assert_eq!(events[9]["count"], 12);
+    assert_eq!(manifest["left_out"], json!({"later": 1, "open": 1}));
+    assert_eq!(
+        (&manifest["records"], &manifest["rows"]),
+        (&json!(16), &json!(10))
+    );
+}
+
+#[test]
+fn hostile_values_stay_text_in_every_export() {
+    let dir = folder();
+    let mut hostile = decided("=cmd|'/c calc'!A1", "hold", "refuse");
+    hostile["fixture_id"] = json!("<script>alert(1)</script>");
+    hostile["host_pin"] = json!({"len": 40, "mac": "ab".repeat(32)});
+    hostile["reason"] = json!("\"><img src=x onerror=alert(1)>\u{1b}[2J\u{202e}");
+    hostile["field"] = json!("two\r\nlines, \"quoted\"");
+    segment(
+        dir.path(),
+        0,
+        &[
+            hostile,
+            json!({"t": "<b>", "</style>": "@sum", "call": "-1"}),
+        ],
+    );
+    let (page, _) = exported(dir.path(), Filter::default(), Format::Html);
+    for bad in [
+        "<script", "<img", "<a ", "<link", "<iframe", "\u{1b}", "\u{202e}", "url(",
+    ] {
+        assert!(!page.contains(bad), "{bad:?}");
+    }
+    assert_eq!(page.matches("</style>").count(), 1);
+    assert!(
+        page.contains("sealed, 40 bytes") && page.contains("&lt;script&gt;"),
+        "{page}"
+    );
+    assert!(
+        page.contains(&format!("content=\"{}\"", page_policy())),
+        "its own policy"
+    );
+    let (csv, _) = exported(dir.path(), Filter::default(), Format::Csv);
+    assert!(csv.contains("'=cmd|'/c calc'!A1,"), "{csv}");
+    assert!(csv.contains("\"two\r\nlines, \"\"quoted\"\"\""), "{csv}");
+    assert!(
+        csv.contains(",'-1,") && csv.contains("\\u{1b}[2J") && !csv.contains('\u{1b}'),
+        "{csv}"
+    );
+    let (lines, _) = exported(dir.path(), Filter::default(), Format::Jsonl);
+    let file = std::fs::read_to_string(dir.path().join("000000000000.jsonl")).expect("text");
+    assert_eq!(lines, file, "as they stand");
+}
+
+#[test]
+fn an_empty_ledger_exports_nothing_and_its_manifest_says_so() {
+    let dir = folder();
+    for there in [dir.path().to_owned(), dir.path().join("nowhere")] {
+        for name in Format::NAMES {
+            let (text, manifest) = exported(
+                &there,
+                Filter::default(),
+                Format::parse(name).expect("a name"),
+            );
+            assert_eq!(
+                (text.as_str(), &manifest["records"], &manifest["last_seq"]),
+                ("", &json!(0), &Value::Null),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_export_stops_where_the_ledger_ended_when_it_began() {
+    let dir = folder();
+    segment(dir.path(), 0, &[decided("01A", "release", "forward")]);
+    let export = Export::new(dir.path(), Filter::default(), Format::Jsonl).expect("readable");
+    segment(
+        dir.path(),
+        0,
+        &[
+            decided("01A", "release", "forward"),
+            ended("01A", 0, "all", None),
+        ],
+    );
+    let manifest = export.write(&mut io::sink()).expect("written").to_json();
+    assert_eq!(
+        (&manifest["records"], &manifest["ledger_end"]),
+        (&json!(1), &json!(1))
+    );
+}
+
+#[test]
+fn a_real_run_is_exported_whole_and_its_page_says_what_is_proven() {
+    let dir = folder();
+    let ledger = start_in(&dir);
+    runtime().block_on(async {
+        ledger
+            .refuse(&hold(1, r#"{"fixture_id":"x","note":"CANARY"}"#))
+            .await
+            .expect("recorded");
+        let (_, ticket) = forward(&ledger, 2).await.expect("recorded");
+        ticket.close(outcome());
+        ledger
+            .message_refused(Reason::HttpMalformed, 17)
+            .await
+            .expect("recorded");
+    });
+    ledger.stop();
+    whole(&dir);
+    let at = dir.path().join("ledger");
+    let (page, manifest) = exported(&at, Filter::default(), Format::Html);
+    for words in [
+        "found it whole",
+        "that the checkpoint below covers",
+        "signed by the key of leafgate.pub",
+        "left whole",
+        "<svg",
+        "<rect class=\"release\"",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert_eq!(
+        (
+            &manifest["checkpoint_signed"],
+            &manifest["covered_by_checkpoint"]
+        ),
+        (&json!(true), &json!(true))
+    );
+    let note = std::fs::read_to_string(at.join("checkpoint")).expect("a checkpoint");
+    assert_eq!(manifest["checkpoint"], json!(note));
+    for name in Format::NAMES {
+        let (text, _) = exported(&at, Filter::default(), Format::parse(name).expect("a name"));
+        assert!(!text.contains("CANARY") && !text.is_empty(), "{name}");
+    }
+    // The same bytes each time, and the lines' hash is that of the export as jsonl.
+    assert_eq!(exported(&at, Filter::default(), Format::Html).0, page);
+    let lines = exported(&at, Filter::default(), Format::Jsonl).1;
+    assert_eq!(lines["sha256"], manifest["records_sha256"]);
+    // A changed ledger is not called proven.
+    let path = at.join("000000000000.jsonl");
+    let text = std::fs::read_to_string(&path).expect("text");
+    std::fs::write(&path, text.replacen("http_malformed", "http_malformex", 1)).expect("written");
+    let (page, _) = exported(&at, Filter::default(), Format::Html);
+    assert!(page.contains("found the ledger not whole") && !page.contains("found it whole"));
+    assert!(
+        !page.contains(&at.display().to_string()),
+        "the folder stays here"
+    );
+}
