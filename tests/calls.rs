@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -452,6 +452,51 @@ fn models_are_answered_from_the_policy() {
         ),
         (0, 4, 0)
     );
+}
+
+#[test]
+fn an_answer_that_breaks_at_its_first_byte_still_shows_its_head() {
+    let chunked =
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    let length = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n";
+    for (answer, received, whole) in [
+        (format!("{chunked}XYZ\r\n"), "", false),
+        (format!("{chunked}3\r\nabc\r\nXYZ\r\n"), "abc", false),
+        (length.to_owned(), "", false),
+        (format!("{length}abc"), "abc", false),
+        (format!("{chunked}3\r\nabc\r\n0\r\n\r\n"), "abc", true),
+        (format!("{length}abcdefghi"), "abcdefghi", true),
+    ] {
+        let host = Host::start({
+            let answer = answer.clone();
+            move |stream, _| {
+                let _ = stream.write_all(answer.as_bytes());
+                false
+            }
+        });
+        let gate = Gate::in_front_of(&host);
+        let mut stream = gate.connect();
+        let head = gate.head(&card(json!({})), "");
+        let request = format!("{head}Content-Length: {}\r\n\r\n", body().len());
+        stream
+            .write_all(&[request.as_bytes(), &body()].concat())
+            .unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(3)))
+            .unwrap();
+        let (mut raw, mut piece) = (Vec::new(), [0; 4096]);
+        // A whole answer leaves the connection open: the time-out ends the reading.
+        while let Ok(read @ 1..) = stream.read(&mut piece) {
+            raw.extend_from_slice(&piece[..read]);
+        }
+        let text = String::from_utf8_lossy(&raw);
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}: {text}");
+        assert!(text.contains(received), "{answer}: {text}");
+        let ended = text.ends_with("0\r\n\r\n") || text.ends_with("abcdefghi");
+        assert_eq!(ended, whole, "{answer}: {text}");
+        let outcome = gate.wait("outcome", 1).remove(0);
+        assert_eq!(outcome.get("error").is_none(), whole, "{outcome}");
+    }
 }
 
 #[test]

@@ -73,12 +73,11 @@ pub(super) fn write_checkpoint(
 
 fn put(file: &Path, note: &str, what: &str) -> Result<(), String> {
     checkpoint::replace(file, note).map_err(|cause| {
-        let kind = cause.kind();
         tracing::error!(
-            %kind,
+            %cause,
             file = %file.display(),
             "{what} cannot be written; records are durable all the same, and it is written when it is next due"
         );
-        format!("{what} cannot be written: {kind}")
+        format!("{what} cannot be written: {cause}")
     })
 }
