@@ -21,6 +21,7 @@ pub mod admin;
 pub mod admit;
 pub mod card;
 pub mod cli;
+mod cut;
 pub mod egress;
 mod files;
 pub mod fixture;

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{Answer, json, pairs, text, unreadable, with_headers};
+use crate::cut::ShowsCut;
 use crate::ledger::{self, Export, Filter, Format, Stopped};
 
 /// Exports at the same time: each reads the whole ledger.
@@ -94,7 +95,11 @@ pub(super) async fn answer(query: &str, dir: &Path) -> Answer {
 }
 
 fn streamed(format: Format, from: mpsc::Receiver<Bytes>) -> Answer {
-    let mut answer = with_headers(StatusCode::OK, format.media(), Stream(from).boxed());
+    let mut answer = with_headers(
+        StatusCode::OK,
+        format.media(),
+        ShowsCut::new(Stream(from)).boxed(),
+    );
     let name = format!("attachment; filename=\"leafgate.{}\"", format.extension());
     if let Ok(name) = HeaderValue::from_str(&name) {
         answer

@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::body::HeldBytes;
 use super::state::Shared;
 use super::wire::Wire;
+use crate::cut::ShowsCut;
 use crate::egress::AnswerBody;
 
 /// A call's share of the limits; it goes back when the answer has ended.
@@ -50,7 +51,7 @@ impl Drop for Share {
 #[derive(Debug)]
 enum Source {
     Own(Option<Bytes>),
-    Host(Box<AnswerBody>),
+    Host(Box<ShowsCut<AnswerBody>>),
 }
 
 /// Cut short: hyper then closes the connection, so that the client sees a cut.
@@ -62,8 +63,6 @@ pub(super) struct Cut;
 #[derive(Debug)]
 pub(super) struct Reply {
     source: Source,
-    /// The host's body broke off, and the client is to see that once it has what came before.
-    cut: bool,
     wire: Arc<Wire>,
     _share: Option<Share>,
 }
@@ -72,7 +71,6 @@ impl Reply {
     pub(super) fn own(bytes: Bytes, wire: Arc<Wire>, share: Option<Share>) -> Reply {
         Reply {
             source: Source::Own(Some(bytes)),
-            cut: false,
             wire,
             _share: share,
         }
@@ -80,8 +78,7 @@ impl Reply {
 
     pub(super) fn relay(body: AnswerBody, wire: Arc<Wire>, share: Share) -> Reply {
         Reply {
-            source: Source::Host(Box::new(body)),
-            cut: false,
+            source: Source::Host(Box::new(ShowsCut::new(body))),
             wire,
             _share: Some(share),
         }
@@ -111,17 +108,8 @@ impl Body for Reply {
                     .map(|bytes| Ok(Frame::data(bytes))),
             ),
             // A client that closed needs no more of the answer: the cut ends the exchange with the host.
-            Source::Host(_) if this.cut || this.wire.gone() => Poll::Ready(Some(Err(Cut))),
-            Source::Host(body) => match Pin::new(body.as_mut()).poll_frame(cx) {
-                // hyper throws away what it has not flushed where a body fails, the head among it. A client that is shown nothing takes the call for
-                // unsent and sends it again; so hyper is let to its flush before it hears of the cut.
-                Poll::Ready(Some(Err(_))) => {
-                    this.cut = true;
-                    cx.waker().wake_by_ref();
-                    Poll::Pending
-                }
-                other => other.map_err(|_| Cut),
-            },
+            Source::Host(_) if this.wire.gone() => Poll::Ready(Some(Err(Cut))),
+            Source::Host(body) => Pin::new(body.as_mut()).poll_frame(cx).map_err(|_| Cut),
         }
     }
 
