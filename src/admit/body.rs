@@ -130,10 +130,13 @@ impl Admitted {
                     Denied::new(
                         Reason::BodyUnbound,
                         Field::Body,
-                        format!(
-                            "{place} is not bound to the fixture ({} characters uncovered); {}",
-                            unbound.uncovered, unbound.hint
-                        ),
+                        match unbound.uncovered {
+                            0 => format!("{place} is not bound to the fixture; {}", unbound.hint),
+                            count => format!(
+                                "{place} is not bound to the fixture ({count} characters uncovered); {}",
+                                unbound.hint
+                            ),
+                        },
                     )
                 })?
         } else {

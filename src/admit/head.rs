@@ -165,13 +165,7 @@ pub(super) struct Passed {
 /// Check 1: method and path are on the pinned host's routes, or on the default list where the pin names no host. A route of
 /// the policy is clean, so equality leaves no room for a query, a dot segment, an empty segment or a percent sign.
 fn route(head: &CallHead<'_>, host: Option<&Host>) -> Result<Route, Denied> {
-    let refused = || {
-        Denied::new(
-            Reason::RouteNotAllowed,
-            Field::Route,
-            "method and path are not on the pinned host's routes (no query, no percent-encoding); use one of the host's routes or add it to the policy".to_owned(),
-        )
-    };
+    let refused = || Denied::new(Reason::RouteNotAllowed, Field::Route, off_route(head, host));
     let path = match (head.target, host) {
         (Target::Origin(path), _) => path,
         (Target::Absolute { authority, path }, Some(host)) => {
@@ -185,6 +179,32 @@ fn route(head: &CallHead<'_>, host: Option<&Host>) -> Result<Route, Denied> {
         None => Route::defaults().iter().find(on).cloned(),
     };
     found.ok_or_else(refused)
+}
+
+/// What to do where method and path are on no route: the routes, and what a base URL that is one part off looks like. The path itself is not quoted.
+fn off_route(head: &CallHead<'_>, host: Option<&Host>) -> String {
+    let routes = match host {
+        Some(host) => host.routes.as_slice(),
+        None => Route::defaults(),
+    };
+    let routes: Vec<String> = routes
+        .iter()
+        .map(|route| format!("{} {}", route.method, route.path))
+        .collect();
+    let path = match head.target {
+        Target::Origin(path) | Target::Absolute { path, .. } => path,
+        Target::Fragment => "",
+    };
+    let what = if path.starts_with("/v1/") {
+        "/v1 stands twice in the path: give the client the base URL without it"
+    } else if path.is_empty() || path == "/" {
+        "the path ends at the base URL: this client wants the whole address, such as /v1/chat/completions"
+    } else if path.contains(['?', '%']) {
+        "a path on the host's routes has no query and no percent-encoding"
+    } else {
+        "method and path are not on the pinned host's routes"
+    };
+    format!("{what}; the routes are {}", routes.join(", "))
 }
 
 /// The path relative to `base_url`, where authority and path lie under it.

@@ -55,7 +55,7 @@ impl Finding {
 }
 
 pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
-    let policy = policy::load(args.policy.as_ref())?;
+    let policy = policy::load_without_secrets(args.policy.as_ref())?;
     let variables: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| {
             Some((
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         })
         .collect();
     let sockets = sockets::Sockets::read();
-    let mut findings = environment::findings(&variables, policy.listen.proxy);
+    let mut findings = environment::findings(&variables, &policy);
     findings.extend(sockets::findings(&policy, &sockets));
     findings.extend(machine::findings(&policy, args.policy.as_deref()));
     findings.extend(trail::findings(&policy));

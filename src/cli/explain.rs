@@ -152,6 +152,11 @@ fn tell(
     admitted: &Result<Plan, Box<Refusal>>,
     out: &mut Out,
 ) -> Result<(), Failure> {
+    let policy = args.policy.as_ref().map_or_else(
+        || "built-in: no --policy was given, so this is not what a serve with a policy of its own would do".to_owned(),
+        |file| shown(&file.display().to_string()),
+    );
+    out.line(format!("{}{policy}", out.paint(Tone::Strong, "policy", 12)))?;
     out.line(out.paint(
         Tone::Strong,
         &format!("tree        {}", shown(&args.card)),

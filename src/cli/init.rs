@@ -134,8 +134,12 @@ fn tell(dir: &Path, out: &mut Out) -> Result<Done, Failure> {
     out.line("next")?;
     let next = format!("  leafgate serve --policy {}", shown(POLICY_FILE));
     out.line(out.paint(Tone::Strong, &next, 0))?;
-    out.line("  then give a client the base URL http://127.0.0.1:8484/card/first/v1, or")?;
-    out.line("  curl http://127.0.0.1:8484/v1/models -H 'leafgate-card: @first'")?;
+    out.line("  then, with the name of a model of yours,")?;
+    out.line("  curl http://127.0.0.1:8484/card/first/v1/chat/completions -H 'content-type: application/json' \\")?;
+    out.line(format!(
+        "    -d '{{\"model\": \"llama3.2\", \"messages\": [{{\"role\": \"user\", \"content\": \"{}\"}}]}}'",
+        FIXTURE.trim_end()
+    ))?;
     out.line("a card for a text of your own")?;
     out.line(format!(
         "  leafgate fixture add FILE --id ID --lock {}",

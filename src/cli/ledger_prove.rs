@@ -95,7 +95,16 @@ pub(super) fn prove(args: &Prove, out: &mut Out) -> Result<Done, Failure> {
         }
     };
     if let Some(file) = &args.record {
-        write_record(file, &line).map_err(|error| Failure::file(file, &error))?;
+        write_record(file, &line).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::AlreadyExists {
+                let file = file.display();
+                Failure::new(format!(
+                    "--record: {file} is there already and stays as it is; name another file"
+                ))
+            } else {
+                Failure::file(file, &error)
+            }
+        })?;
     }
     if args.json {
         let path: Vec<_> = proof

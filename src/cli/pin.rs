@@ -129,7 +129,7 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
 }
 
 fn list(args: &List, out: &mut Out) -> Result<Done, Failure> {
-    let policy = policy::load(args.policy.as_ref())?;
+    let policy = policy::load_without_secrets(args.policy.as_ref())?;
     let now = Timestamp::now();
     if args.json {
         for host in policy.hosts.values() {
@@ -185,7 +185,7 @@ pub(super) fn lines(policy: &Policy, now: Timestamp, out: &Out) -> Vec<String> {
 
 fn confirm(args: &Confirm, out: &mut Out) -> Result<Done, Failure> {
     // The policy's own faults come first where it has some.
-    let hosts = policy::load(Some(&args.policy))?.hosts;
+    let hosts = policy::load_without_secrets(Some(&args.policy))?.hosts;
     let (pin, host) = hosts.get_key_value(args.host.as_str()).ok_or_else(|| {
         let file = args.policy.display();
         Failure::new(format!(

@@ -58,8 +58,9 @@ impl Own {
             .split_once("; ")
             .unwrap_or((&refusal.hint, "see docs/reasons.md"));
         let message = format!(
-            "{decided}: {what}; nothing left this machine. {}.",
-            capital(next)
+            "{decided}: {what}; nothing left this machine. {}. Call {}.",
+            capital(next),
+            refusal.facts.call
         );
         Own::error(refusal.reason, refused_status, refusal.field, &message)
             .of_call(refusal.facts.call, ruling)
@@ -69,14 +70,16 @@ impl Own {
     pub(super) fn failed(
         call: CallId,
         ruling: Ruling,
+        host: Option<&Host>,
         failed: &Failed,
         refused_status: u16,
     ) -> Own {
         let message = format!(
-            "leafgate {} at step {}, {}: {}",
+            "leafgate {} at step {}, {}: host {}: {}. Call {call}.",
             ruling.leaf.name(),
             ruling.step.text(),
             failed.reason.code(),
+            host.map_or("?", |host| host.pin.as_str()),
             failed.hint
         );
         Own::error(failed.reason, refused_status, None, &message).of_call(call, ruling)

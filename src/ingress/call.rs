@@ -100,10 +100,14 @@ impl Call {
             ),
             (None, Path::Api { rest, card }) => (Target::Origin(rest), card),
             (None, Path::Elsewhere) => {
-                let hint = format!(
-                    "there is nothing at this path; the base URL is {}",
-                    self.shared.base_url()
-                );
+                let base = self.shared.base_url();
+                let base = match base.strip_suffix("/v1") {
+                    Some(root) if parts.uri.path().starts_with("/card/") => {
+                        format!("{root}/card/NAME/v1")
+                    }
+                    Some(_) | None => base,
+                };
+                let hint = format!("there is nothing at this path; the base URL is {base}");
                 return self
                     .not_a_call(Reason::NotFound, &hint, body, expects, share)
                     .await;
@@ -183,7 +187,13 @@ impl Call {
             Err(failed) => {
                 log::call(&facts, Verdict::Refuse, failed.reason, self.began);
                 Ok(self.answer(
-                    Own::failed(self.id, ruling, &failed, self.policy().refused_status),
+                    Own::failed(
+                        self.id,
+                        ruling,
+                        facts.host.as_deref(),
+                        &failed,
+                        self.policy().refused_status,
+                    ),
                     Some(share),
                 ))
             }

@@ -204,7 +204,7 @@ pub enum Fault {
     KeptSignature,
     /// A checkpoint from elsewhere that covers records which were pruned since, and none after them.
     #[error(
-        "this checkpoint covers {covers} records, and {gone} were pruned since: hold it against the archived segments, or name a newer one"
+        "this checkpoint cannot be checked here: it covers {covers} records, and the first {gone} of the ledger were pruned; hold it against the archived segments, or name a newer one"
     )]
     KeptPruned {
         /// The checkpoint's size.

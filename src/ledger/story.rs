@@ -107,7 +107,7 @@ impl Proof {
             Some(note) if note.covers(seq) => line(
                 Mark::Yes,
                 format!(
-                    "The checkpoint covers it: {} records, signed.",
+                    "The checkpoint, which is signed, is over {} records, this one among them; `ledger verify` holds it against them.",
                     note.size.unwrap_or(0)
                 ),
             ),

@@ -64,7 +64,7 @@ impl Policy {
         let unread = |what: String| {
             vec![Fault {
                 file: file.display().to_string(),
-                line: 1,
+                line: 0,
                 column: 1,
                 key: "policy".to_owned(),
                 what,
@@ -77,7 +77,7 @@ impl Policy {
             let before = &error.as_bytes()[..at];
             let mut fault = unread("not UTF-8; save the file as UTF-8".to_owned());
             for fault in &mut fault {
-                fault.line += memchr::memchr_iter(b'\n', before).count();
+                fault.line = 1 + memchr::memchr_iter(b'\n', before).count();
             }
             fault
         })?;

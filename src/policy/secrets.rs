@@ -71,17 +71,27 @@ pub(super) fn from_environment(value: &Value<'_>) -> Option<Found> {
     let bytes = (value.context().environment)(name).map(|text| text.into_vec());
     match bytes {
         None => {
-            value.fault("the environment variable is not set; set it, or remove the key");
+            value.fault(format!("the environment variable {} is not set; set it where leafgate runs, or take this out of the policy", shown(name)));
             None
         }
         Some(bytes) if bytes.is_empty() => {
-            value.fault("the environment variable is empty; set it, or remove the key");
+            value.fault(format!("the environment variable {} is empty; set it where leafgate runs, or take this out of the policy", shown(name)));
             None
         }
         Some(bytes) => Some(Found {
             bytes,
             origin: Origin::Env(name.to_owned()),
         }),
+    }
+}
+
+/// A variable's name, where it looks like one: somebody may have written the secret itself there.
+fn shown(name: &str) -> &str {
+    let usual = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    if name.len() <= 64 && name.bytes().all(usual) {
+        name
+    } else {
+        "that is named here"
     }
 }
 

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use http::Uri;
 
 use super::Finding;
+use crate::policy::Policy;
+use crate::terms::CardName;
 
 /// Variables that name a proxy for `http://` URLs; a client that reads them sends the whole call, key and body, to that proxy.
 const PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
@@ -31,7 +33,8 @@ const KEYS: [&str; 10] = [
     "TOGETHER_API_KEY",
 ];
 
-pub(super) fn findings(variables: &[(String, String)], listener: SocketAddr) -> Vec<Finding> {
+pub(super) fn findings(variables: &[(String, String)], policy: &Policy) -> Vec<Finding> {
+    let listener = policy.listen.proxy;
     let value = |name: &str| {
         let found = variables.iter().find(|(own, _)| own == name);
         found
@@ -40,6 +43,7 @@ pub(super) fn findings(variables: &[(String, String)], listener: SocketAddr) -> 
     };
     let mut found = proxies(&value, listener);
     found.extend(bases(variables, listener));
+    found.extend(paths(variables, policy));
     found.extend(keys(&value));
     found
 }
@@ -71,13 +75,60 @@ fn is_excepted(list: &str, listener: SocketAddr) -> bool {
     items.contains(&"*") || items.contains(&ip.as_str())
 }
 
+fn is_base(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    BASES.contains(&upper.as_str()) || upper.ends_with("_BASE_URL") || upper.ends_with("_API_BASE")
+}
+
+/// Base URLs that lead to the listener, and there to no place or to a card that is not in the folder.
+fn paths(variables: &[(String, String)], policy: &Policy) -> Vec<Finding> {
+    let listener = policy.listen.proxy;
+    let here = variables
+        .iter()
+        .filter(|(name, value)| is_base(name) && is_listener(value, listener));
+    here.filter_map(|(name, value)| {
+        let uri: Uri = value.trim().parse().ok()?;
+        let parts: Vec<&str> = uri
+            .path()
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .collect();
+        // Anthropic's clients add /v1 themselves.
+        let adds = name.to_ascii_uppercase().starts_with("ANTHROPIC");
+        let (card, rest) = match parts.as_slice() {
+            ["card", card, rest @ ..] => (Some(*card), rest),
+            rest => (None, rest),
+        };
+        let right = if adds {
+            rest.is_empty()
+        } else {
+            rest.first() == Some(&"v1")
+        };
+        if !right {
+            let v1 = if adds { "" } else { "/v1" };
+            return Some(Finding::new(
+                format!("the path of {name} is no base URL of leafgate"),
+                "each call of a client that reads it ends 404 or route_not_allowed",
+                format!("export {name}=http://{listener}{v1}, or http://{listener}/card/NAME{v1}"),
+            ));
+        }
+        let card = CardName::parse(card?)?;
+        let file = policy.cards_dir.join(format!("{card}.json"));
+        (!file.exists()).then(|| {
+            Finding::new(
+                format!(
+                    "{name} names the card {card}, and {} is not there",
+                    file.display()
+                ),
+                "each call of a client that reads it ends card_missing",
+                format!("leafgate card new --out {}", file.display()),
+            )
+        })
+    })
+    .collect()
+}
+
 fn bases(variables: &[(String, String)], listener: SocketAddr) -> Vec<Finding> {
-    let is_base = |name: &str| {
-        let upper = name.to_ascii_uppercase();
-        BASES.contains(&upper.as_str())
-            || upper.ends_with("_BASE_URL")
-            || upper.ends_with("_API_BASE")
-    };
     let elsewhere = variables.iter().filter(|(name, value)| {
         is_base(name) && !value.is_empty() && !is_listener(value, listener)
     });
@@ -86,7 +137,7 @@ fn bases(variables: &[(String, String)], listener: SocketAddr) -> Vec<Finding> {
             Finding::new(
                 format!("{name} points to {}, not to leafgate", place(value)),
                 "a client that reads it sends its calls there: no card, no decision, no record",
-                format!("export {name}=http://{listener}/v1 (without /v1 for clients that add it), or unset it"),
+                format!("export {name}=http://{listener}/card/NAME/v1 (without /v1 for clients that add it), or unset it"),
             )
         })
         .collect()
@@ -143,7 +194,9 @@ mod tests {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let found = findings(&variables, "127.0.0.1:8484".parse().unwrap());
+        let mut policy = Policy::embedded();
+        policy.cards_dir = concat!(env!("CARGO_MANIFEST_DIR"), "/no/such/folder").into();
+        let found = findings(&variables, &policy);
         for finding in &found {
             let text = format!("{finding:?}");
             assert!(!text.contains("sk-") && !text.contains("secret"), "{text}");
@@ -176,8 +229,8 @@ mod tests {
     fn a_base_url_that_points_elsewhere_is_found_by_host_alone() {
         for good in [
             "http://127.0.0.1:8484/v1",
-            "http://localhost:8484/card/a/v1",
-            "http://127.0.0.1:8484",
+            "http://localhost:8484/v1/",
+            "http://127.0.0.1:8484/v1/chat/completions",
         ] {
             assert_eq!(
                 whats(&[("OPENAI_BASE_URL", good), ("LEAF_BASE_URL", good)]),
@@ -199,6 +252,20 @@ mod tests {
             .len(),
             2
         );
+    }
+
+    #[test]
+    fn a_base_url_that_leads_to_no_place_or_card_here_is_found() {
+        let at = |name, path: &str| whats(&[(name, &format!("http://127.0.0.1:8484{path}"))]);
+        for path in ["", "/", "/card/a", "/V1", "/chat/completions"] {
+            assert!(
+                at("OPENAI_BASE_URL", path)[0].ends_with("is no base URL of leafgate"),
+                "{path}"
+            );
+        }
+        assert_eq!(at("ANTHROPIC_BASE_URL", ""), [""; 0]);
+        assert_eq!(at("ANTHROPIC_BASE_URL", "/v1").len(), 1);
+        assert!(at("OPENAI_BASE_URL", "/card/a/v1")[0].contains("names the card a, and "));
     }
 
     #[test]
