@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A second verifier of a leafgate ledger: `python3 verify.py FOLDER`, beside parts.py and ed25519.py; Python 3.10, nothing else.
-Exits 0: it is whole; 1: it is not, and the first problem is printed; 2: it cannot be read. Nobody may be writing to it meanwhile."""
+Exits 0: it is whole; 1: it is not, and the first problem is printed; 2: it cannot be read. Nobody may be writing to it."""
 import pathlib, re, sys
 sys.dont_write_bytecode = True
 from parts import Keys, Pruned, check, checkpoint, note_signed, record, root, sha
