@@ -1,6 +1,7 @@
 //! The ledger from outside: `verify` and `docs/verify.py` over whole, rotated and pruned ledgers, and over each kind of tampering with them. Both must find it, and
 //! name the same record.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,24 +64,24 @@ fn run(dir: &Path, segment_bytes: u64) -> Fallible<()> {
 }
 
 /// Exit status and words of `docs/verify.py`; `None`, loudly, where there is no python3.
+fn python(dir: &Path) -> Option<(i32, String)> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/verify.py");
+    python3(&[OsStr::new(script), dir.as_os_str()])
+}
+
 #[allow(
     clippy::disallowed_methods,
     reason = "a test runs the verifier that an auditor would"
 )]
-fn python(dir: &Path) -> Option<(i32, String)> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/verify.py");
-    match std::process::Command::new("python3")
-        .arg(script)
-        .arg(dir)
-        .output()
-    {
+fn python3(args: &[&OsStr]) -> Option<(i32, String)> {
+    match std::process::Command::new("python3").args(args).output() {
         Ok(done) => {
             let said = [done.stdout, done.stderr].concat();
             let said = String::from_utf8_lossy(&said).into_owned();
             Some((done.status.code().unwrap_or(-1), said))
         }
         Err(cause) => {
-            eprintln!("SKIPPED: docs/verify.py was not run: python3: {cause}");
+            eprintln!("SKIPPED: nothing of docs/*.py was run: python3: {cause}");
             None
         }
     }
@@ -255,6 +256,28 @@ fn both_verifiers_find_each_kind_of_tampering_and_name_the_record() -> Fallible<
                 Some(here),
                 Box::new(|l| l[at] = l[at].replacen(':', ": ", 1)),
             ),
+            (
+                "a field left out",
+                Some(here),
+                Box::new(|l| {
+                    l[at] = l[at].replacen("\"bytes\":17,", "", 1).replacen(
+                        "\"reason\":",
+                        "\"peer\":",
+                        1,
+                    )
+                }),
+            ),
+            (
+                "a field of another kind",
+                Some(here),
+                Box::new(|l| l[at] = l[at].replacen(":17,", ":\"17\",", 1)),
+            ),
+            (
+                // The form of a time is its digits: that no clock has such an hour, neither asks.
+                "an hour that no clock has",
+                Some(here + 1),
+                Box::new(|l| l[at] = with_hour_99(&l[at])),
+            ),
         ];
         for (edit, named, change) in edits {
             copy(dir, &work)?;
@@ -266,6 +289,15 @@ fn both_verifiers_find_each_kind_of_tampering_and_name_the_record() -> Fallible<
             )?;
             broken(&work, &format!("{name}: {edit}"), named)?;
         }
+        // The checkpoint covers it, and the record says more than that one is missing.
+        for cut in [1, 30] {
+            copy(dir, &work)?;
+            let whole = text(&good);
+            let path = work.join(segment.file_name().ok_or("a name")?);
+            std::fs::write(path, &whole[..whole.len() - cut])?;
+            broken(&work, &format!("{name}: torn by {cut}"), Some(end))?;
+        }
+        loose_base64(name, dir, &work)?;
         other_keys(name, dir, stranger, &work)?;
     }
     rotations(&all[1].1, &foreign[1].1, &work)?;
@@ -274,6 +306,31 @@ fn both_verifiers_find_each_kind_of_tampering_and_name_the_record() -> Fallible<
 
 fn text(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn with_hour_99(line: &str) -> String {
+    let hour = line.rfind('T').map_or(0, |at| at + 1);
+    format!("{}99{}", &line[..hour], &line[hour + 2..])
+}
+
+/// The checkpoint's signature with a bit set that its base64 does not use: the same bytes to a reader that is lax.
+fn loose_base64(name: &str, dir: &Path, work: &Path) -> Fallible<()> {
+    copy(dir, work)?;
+    let mut note = std::fs::read(dir.join("checkpoint"))?;
+    let last = note.len() - 3;
+    assert_eq!(
+        &note[last + 1..],
+        b"=\n",
+        "68 bytes have one sign of padding"
+    );
+    note[last] = match note[last] {
+        b'9' => b'+',
+        b'Z' => b'a',
+        b'z' => b'0',
+        other => other + 1,
+    };
+    std::fs::write(work.join("checkpoint"), note)?;
+    broken(work, &format!("{name}: loose base64"), None)
 }
 
 /// Another ledger's key and checkpoint over these records.
@@ -431,4 +488,65 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
     std::fs::write(&path, text(&lines))?;
     std::fs::write(work.join("pruned"), format!("{}\n", lines[at]))?;
     broken(work, "all of it forged", Some(root))
+}
+
+/// RFC 8032, section 7.1: public key, message, signature.
+const RFC_8032: [[&str; 3]; 4] = [
+    [
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "",
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b",
+    ],
+    [
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "72",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
+    ],
+    [
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        "af82",
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a",
+    ],
+    [
+        "ec172b93ad5e563bf4932c70e1245034c35467ef2efd4d64ebf819683467e2bf",
+        "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+        "dc2a4459e7369633a52b1bf277839a00201009a3efbf3ecb69bea2186c26b58909351fc9ac90b3ecfdfbc7c66431e0303dca179c138ac17ad9bef1177331a704",
+    ],
+];
+
+/// The arguments are a folder and hex in threes: each signature holds; none does with a bit of a part flipped, with `s` counted once around, or cut.
+const ED25519: &str = r#"
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+from ed25519 import ORDER, signed
+hexes = [bytes.fromhex(text) for text in sys.argv[2:]]
+tried = 0
+for at in range(0, len(hexes), 3):
+    good = hexes[at:at + 3]
+    assert signed(*good) is True, at
+    s = int.from_bytes(good[2][32:], "little")
+    bad = [[good[0], good[1], good[2][:32] + (s + ORDER).to_bytes(32, "little")], [good[0], good[1], good[2][:63]], [good[0][:31], *good[1:]]]
+    for part, data in enumerate(good):
+        for byte in {0, len(data) // 2, len(data) - 1} if data else ():
+            changed = list(good)
+            changed[part] = data[:byte] + bytes([data[byte] ^ 128]) + data[byte + 1:]
+            bad.append(changed)
+    for each in bad:
+        tried += 1
+        assert signed(*each) is False, (at, [part.hex() for part in each])
+print(len(hexes) // 3, tried)
+"#;
+
+#[test]
+fn the_docs_ed25519_says_what_rfc_8032_says() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/docs");
+    let args: Vec<&OsStr> = ["-c", ED25519, docs]
+        .into_iter()
+        .chain(RFC_8032.iter().flatten().copied())
+        .map(OsStr::new)
+        .collect();
+    if let Some((status, said)) = python3(&args) {
+        assert_eq!((status, said.trim()), (0, "4 42"));
+    }
 }

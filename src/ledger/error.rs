@@ -123,7 +123,7 @@ pub enum Fault {
     Empty,
     /// A last line without its newline.
     #[error(
-        "is torn: {bytes} bytes without a newline (the next start of serve cuts off a torn last line)"
+        "is torn: {bytes} bytes without a newline (the next start of serve cuts off a torn last line that no checkpoint covers)"
     )]
     Torn {
         /// How many bytes.

@@ -116,8 +116,15 @@ fn check(
     report.bytes = scan.bytes;
     report.counts = scan.counts;
     report.in_flight = scan.open.len() as u64;
-    // A record at fault is named before the checkpoint is: it says more.
-    let torn = read?;
+    // A record at fault is named before the checkpoint is: it says more. So is a torn last line, which a checkpoint may have covered.
+    if let Some(torn) = read?.filter(|_| !report.running) {
+        return Err(LedgerError::Problem(Problem {
+            file: torn.path,
+            line: None,
+            seq: Some(scan.seq),
+            fault: Fault::Torn { bytes: torn.cut },
+        }));
+    }
     if scan.seq == 0 {
         return Err(in_folder(dir, "", Fault::Nothing));
     }
@@ -129,14 +136,6 @@ fn check(
     }
     if report.running {
         return Ok(());
-    }
-    if let Some(torn) = torn {
-        return Err(LedgerError::Problem(Problem {
-            file: torn.path,
-            line: None,
-            seq: Some(scan.seq),
-            fault: Fault::Torn { bytes: torn.cut },
-        }));
     }
     if let Some(open) = scan.open.keys().next() {
         return Err(LedgerError::Problem(Problem {
