@@ -1,0 +1,25 @@
+"""langchain-openai."""
+
+import sys
+
+from harness import Kit, main
+from sdk import six_cases
+
+
+def streamed(text: str) -> str:
+    """The same call with a stream asked for."""
+    return text.replace("model.invoke(", "model.stream(").replace("print(answer.content)", 'print("|".join(c.content for c in answer))')
+
+
+def test(kit: Kit) -> None:
+    kit.open()
+    six_cases(
+        kit,
+        "langchain-openai",
+        lambda **put: kit.python(kit.block("langchain", **put)),
+        lambda **put: kit.python(streamed(kit.block("langchain", **put))),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[2], test))

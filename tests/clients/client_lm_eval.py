@@ -1,0 +1,62 @@
+"""lm-evaluation-harness over one item, with both of its HTTP stacks: requests, and aiohttp where num_concurrent is above 1."""
+
+import sys
+
+from harness import ANSWER, DOC_CARD, FIXTURE, HELD_SAYS, Kit, compact, main, must
+from sdk import calls, redirected, split
+
+RETRIES = 3
+
+
+def test(kit: Kit) -> None:
+    kit.open(compact({"question": FIXTURE, "answer": ANSWER}) + "\n", "set.jsonl", form="jsonl")
+    kit.file("leaf.yaml")
+    for client, concurrent in (("lm_eval (requests)", False), ("lm_eval (aiohttp)", True)):
+        stack(kit, client, concurrent)
+
+
+def stack(kit: Kit, client: str, concurrent: bool) -> None:
+    def run(**put):
+        text = kit.block("lm-eval", **put)
+        return kit.shell(text.replace('{"model"', '{"num_concurrent":4,"model"') if concurrent else text)
+
+    kit.row(client, streamed="never streams")
+    done, seen = kit.seen(run)
+    must(done.status == 0 and scored(done) == "1", done.text[-2000:])
+    seen.forwarded("release", 1)
+    kit.row(client, released="1 call, scored")
+
+    done, seen = kit.seen(lambda: run(card=f"{DOC_CARD}-split"))
+    must(done.status == 0 and scored(done) == "1", done.text[-2000:])
+    split(kit, seen)
+    kit.row(client, split="1 call, four values at the host, its answer **scored**")
+
+    done, seen = kit.seen(lambda: run(card=f"{DOC_CARD}-held"))
+    seen.nothing_left("residue_present", RETRIES)
+    kit.row(client, held=f"{calls(RETRIES)}, each recorded, {stops(done, HELD_SAYS)}")
+
+    done, seen = kit.seen(lambda: run(model="m-redirect"))
+    redirected(seen, RETRIES)
+    kit.row(client, redirect=f"{calls(RETRIES)}, each recorded, {stops(done, 'redirect')}")
+
+    done, seen = kit.seen(lambda: run(model="m-fails"))
+    seen.forwarded("release", RETRIES)
+    kit.row(client, failing=f"{calls(RETRIES)}, each recorded, {stops(done, 'the host is out of order').replace('reason', 'the host’s words')}")
+
+
+def scored(done) -> str:
+    """The score in the table that lm_eval prints; nothing where there is none."""
+    for line in done.out.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) > 7 and "exact_match" in cells:
+            return cells[cells.index("exact_match") + 2]
+    return ""
+
+
+def stops(done, said: str) -> str:
+    must(done.status == 1 and said in done.text and not scored(done), f"exit status {done.status}\n{done.text[-2500:]}")
+    return "the run stops, reason shown, nothing scored"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[2], test))
