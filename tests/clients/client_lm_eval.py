@@ -6,11 +6,15 @@ from harness import ANSWER, DOC_CARD, FIXTURE, HELD_SAYS, Kit, compact, main, mu
 from sdk import calls, redirected, split
 
 RETRIES = 3
+WARM = ("lm_eval", "lm_eval.__main__,lm_eval.evaluator,lm_eval.models.openai_completions", "cli_evaluate")
 
 
 def test(kit: Kit) -> None:
-    kit.open(compact({"question": FIXTURE, "answer": ANSWER}) + "\n", "set.jsonl", form="jsonl")
+    # The stop words of the task leave too: a second file of the fixture holds them.
+    item, stops = compact({"question": FIXTURE, "answer": ANSWER}), compact({"until": ["\n\n"]})
+    kit.open({"set.jsonl": item + "\n", "stops.jsonl": stops + "\n"}, form="jsonl", glue=["Question: ", "\nAnswer:"])
     kit.file("leaf.yaml")
+    kit.warm(*WARM)
     for client, concurrent in (("lm_eval (requests)", False), ("lm_eval (aiohttp)", True)):
         stack(kit, client, concurrent)
 

