@@ -2,8 +2,15 @@
 
 import sys
 
-from harness import Kit, main
-from sdk import six_cases
+from harness import Kit, main, must
+from sdk import for_a_run, six_cases
+
+OWN = """\
+from anthropic import Anthropic
+
+prompt = open("seed-04.txt").read()
+print(Anthropic().messages.create(model="m-small", max_tokens=64, messages=[{"role": "user", "content": prompt}]).content[0].text)
+"""
 
 
 def streamed(text: str) -> str:
@@ -14,12 +21,14 @@ def streamed(text: str) -> str:
 
 def test(kit: Kit) -> None:
     kit.open(split_route="/messages")
+    must(kit.block("anthropic-split") in (kit.folder / "policy.toml").read_text(), "the policy has another split than the document")
     six_cases(
         kit,
         "anthropic-python",
         lambda **put: kit.python(kit.block("anthropic", **put)),
         lambda **put: kit.python(streamed(kit.block("anthropic", **put))),
     )
+    for_a_run(kit, "anthropic-run", "my_eval.py", OWN)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ def test(kit: Kit) -> None:
     kit.warm(*WARM)
     for client, block in PROVIDERS.items():
         provider(kit, client, block)
+    for_a_run(kit)
     probe(kit)
 
 
@@ -69,6 +70,24 @@ def provider(kit: Kit, client: str, block: str) -> None:
     # The SDK's three, and three again for the retry.
     seen.forwarded("release", 6)
     kit.row(client, failing="again without end, each recorded; an error with `--max-retries`")
+
+
+PLAIN = """\
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import match
+
+@task
+def plain():
+    return Task(dataset=[Sample(id=1, input=open("seed-04.txt").read(), target="ultramarine")], scorer=match())
+"""
+
+
+def for_a_run(kit: Kit) -> None:
+    (kit.folder / "plain.py").write_text(PLAIN)
+    done, seen = kit.seen(lambda: kit.shell(kit.block("inspect-run").rstrip() + " --display plain --log-format json --log-dir logs\n"))
+    must(done.status == 0 and accuracy(kit) == 1.0, done.text[-2500:])
+    seen.forwarded("release", 1)
 
 
 def log(kit: Kit) -> dict[str, dict]:

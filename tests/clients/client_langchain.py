@@ -3,7 +3,13 @@
 import sys
 
 from harness import Kit, main
-from sdk import six_cases
+from sdk import for_a_run, six_cases
+
+OWN = """\
+from langchain_openai import ChatOpenAI
+
+print(ChatOpenAI(model="m-small").invoke(open("seed-04.txt").read()).content)
+"""
 
 
 def streamed(text: str) -> str:
@@ -19,6 +25,7 @@ def test(kit: Kit) -> None:
         lambda **put: kit.python(kit.block("langchain", **put)),
         lambda **put: kit.python(streamed(kit.block("langchain", **put))),
     )
+    for_a_run(kit, "langchain-run", "my_eval.py", OWN)
 
 
 if __name__ == "__main__":

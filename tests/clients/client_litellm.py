@@ -3,7 +3,14 @@
 import sys
 
 from harness import Kit, main
-from sdk import six_cases
+from sdk import for_a_run, six_cases
+
+OWN = """\
+import litellm
+
+prompt = open("seed-04.txt").read()
+print(litellm.completion(model="openai/m-small", messages=[{"role": "user", "content": prompt}]).choices[0].message.content)
+"""
 
 
 def streamed(text: str) -> str:
@@ -20,6 +27,7 @@ def test(kit: Kit) -> None:
         lambda **put: kit.python(kit.block("litellm", **put)),
         lambda **put: kit.python(streamed(kit.block("litellm", **put))),
     )
+    for_a_run(kit, "litellm-run", "my_eval.py", OWN)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from sdk import six_cases
 
 def test(kit: Kit) -> None:
     kit.open()
-    kit.used.add("llm")
 
     def ask(**put):
         kit.file("extra-openai-models.yaml", **put)

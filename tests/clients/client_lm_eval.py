@@ -15,14 +15,16 @@ def test(kit: Kit) -> None:
     kit.open({"set.jsonl": item + "\n", "stops.jsonl": stops + "\n"}, form="jsonl", glue=["Question: ", "\nAnswer:"])
     kit.file("leaf.yaml")
     kit.warm(*WARM)
-    for client, concurrent in (("lm_eval (requests)", False), ("lm_eval (aiohttp)", True)):
-        stack(kit, client, concurrent)
+    stack(kit, "lm_eval (requests)", "lm-eval")
+    stack(kit, "lm_eval (aiohttp)", "lm-eval-header")
+    done, seen = kit.seen(lambda: kit.shell(kit.block("lm-eval-split")))
+    must(done.status == 0 and scored(done) == "" and list((kit.folder / "split").glob("**/samples_*.jsonl")), done.text[-2000:])
+    split(kit, seen)
 
 
-def stack(kit: Kit, client: str, concurrent: bool) -> None:
+def stack(kit: Kit, client: str, block: str) -> None:
     def run(**put):
-        text = kit.block("lm-eval", **put)
-        return kit.shell(text.replace('{"model"', '{"num_concurrent":4,"model"') if concurrent else text)
+        return kit.shell(kit.block(block, **put))
 
     kit.row(client, streamed="never streams")
     done, seen = kit.seen(run)
@@ -45,7 +47,7 @@ def stack(kit: Kit, client: str, concurrent: bool) -> None:
 
     done, seen = kit.seen(lambda: run(model="m-fails"))
     seen.forwarded("release", RETRIES)
-    kit.row(client, failing=f"{calls(RETRIES)}, each recorded, {stops(done, 'the host is out of order').replace('reason', 'the host’s words')}")
+    kit.row(client, failing=f"{calls(RETRIES)}, each recorded, {stops(done, 'the host is out of order').replace('reason', 'the host's words')}")
 
 
 def scored(done) -> str:

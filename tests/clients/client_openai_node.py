@@ -3,7 +3,14 @@
 import sys
 
 from harness import Kit, main
-from sdk import six_cases
+from sdk import for_a_run, six_cases
+
+OWN = """\
+import OpenAI from "openai";
+import { readFileSync } from "node:fs";
+const messages = [{ role: "user", content: readFileSync("seed-04.txt", "utf8") }];
+console.log((await new OpenAI().chat.completions.create({ model: "m-small", messages })).choices[0].message.content);
+"""
 
 
 def streamed(text: str) -> str:
@@ -29,6 +36,7 @@ def test(kit: Kit) -> None:
         lambda **put: node(kit.block("openai-node", **put)),
         lambda **put: node(streamed(kit.block("openai-node", **put))),
     )
+    for_a_run(kit, "openai-node-run", "my_eval.mjs", OWN)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,12 @@ def test(kit: Kit) -> None:
     must(done.status == 100 and results[0]["failureReason"] == ERROR and "the host is out of order" in results[0]["error"], f"{results}")
     kit.row(CLIENT, failing="1 call, recorded, the test is an error")
 
+    plain = {"prompts": ["{{question}}"], "providers": ["openai:chat:m-small"], "tests": [{"vars": {"question": "file://seed-04.txt"}}]}
+    (kit.folder / "plain.yaml").write_text(json.dumps(plain))
+    done, seen = kit.seen(lambda: kit.shell(kit.block("promptfoo-run")))
+    must(done.status == 0, done.text[-2000:])
+    seen.forwarded("release", 1)
+
 
 def run(kit: Kit, block: str = "promptfoo", more: str = "", **put):
     kit.file("promptfooconfig.yaml", **put)

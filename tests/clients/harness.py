@@ -259,7 +259,7 @@ dir = "ledger"
 base_url = "{host}"
 models = {models}
 bind = "cover"
-split = {{ envelope = "chat", model = "{model}", max_tokens = 8, route = "POST {route}" }}
+split = {{ envelope = "chat", model = "{model}", max_tokens = 64, route = "POST {route}" }}
 """
 
 
@@ -277,14 +277,16 @@ class Gate:
         glue: list[str] | None = None,
         models: tuple[str, ...] = (DOC_MODEL, "m-redirect", "m-fails"),
         split_route: str = "/chat/completions",
+        registered: bool = False,
     ) -> None:
         self.binary, self.folder = binary, folder
         self.port, self.admin = free_port(), free_port()
         (folder / "cards").mkdir(exist_ok=True)
         self.hash = "sha256:" + hashlib.sha256(b"".join(file.read_bytes() for file in fixture)).hexdigest()
-        add = [binary, "fixture", "add", *(str(file.relative_to(folder)) for file in fixture), "--id", DOC_CARD, "--format", form]
-        done = subprocess.run(add, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        must(done.returncode == 0, f"fixture add: {done.stderr}")
+        if not registered:
+            add = [binary, "fixture", "add", *(str(file.relative_to(folder)) for file in fixture), "--id", DOC_CARD, "--format", form]
+            done = subprocess.run(add, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            must(done.returncode == 0, f"fixture add: {done.stderr}")
         if glue:
             (folder / f"{DOC_CARD}.glue.json").write_text(json.dumps(glue))
             with open(folder / "fixtures.lock", "a") as lock:
@@ -456,13 +458,15 @@ class Kit:
         """A block of the document with this gate's address, this card and this model in it."""
         must(name in self.doc, f"docs/clients.md has no block called {name}")
         self.used.add(name)
-        text = self.doc[name].replace(DOC_ADDRESS, f"127.0.0.1:{self.gate.port}")
+        text = self.doc[name]
+        if self.gate:
+            text = text.replace(DOC_ADDRESS, f"127.0.0.1:{self.gate.port}")
         text = re.sub(rf"(@|card/|card:){DOC_CARD}\b", rf"\g<1>{card}", text)
         return re.sub(rf"\b{DOC_MODEL}\b", model, text)
 
     def file(self, name: str, **more) -> Path:
-        """Writes a block of the document that is a file; its name may carry a folder before a colon, to tell two of one name apart."""
-        path = self.folder / name.split(":")[-1]
+        """Writes a block of the document that is a file."""
+        path = self.folder / name
         path.write_text(self.block(name, **more))
         return path
 

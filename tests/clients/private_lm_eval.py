@@ -17,7 +17,7 @@ from harness import Kit, compact, main, must  # noqa: E402
 
 PUBLIC, PRIVATE = 180, 20
 # Long enough for every other item to be sent before the first refused one is given up.
-PATIENT = '{"num_concurrent":4,"max_retries":6,"model"'
+PATIENT = "num_concurrent=4,max_retries=6,model="
 
 
 def private(n: int) -> dict:
@@ -28,9 +28,11 @@ def private(n: int) -> dict:
 
 def test(kit: Kit) -> None:
     public = list({item["question"]: {"question": item["question"], "answer": item["answer"]} for item in sets.qa()}.values())[:PUBLIC]
-    stops = compact({"until": ["\n\n"]})
     lines = lambda items: "".join(compact(item) + "\n" for item in items)
-    kit.open({"public.jsonl": lines(public), "stops.jsonl": stops + "\n"}, form="jsonl")
+    (kit.folder / "public.jsonl").write_text(lines(public))
+    done = kit.shell(kit.block("lm-eval-fixture"))
+    must(done.status == 0, done.text)
+    kit.open({name: (kit.folder / name).read_text() for name in ("public.jsonl", "stops.jsonl")}, registered=True)
     items = public + [private(n) for n in range(PRIVATE)]
     random.Random(20).shuffle(items)
     (kit.folder / "set.jsonl").write_text(lines(items))
@@ -59,7 +61,7 @@ def test(kit: Kit) -> None:
     seen.forwarded("release", PUBLIC)
 
     # The run over everything: it ends without a score, and each item has its decision.
-    text = kit.block("lm-eval").replace('{"model"', PATIENT)
+    text = kit.block("lm-eval").replace("model=", PATIENT)
     done, seen = kit.seen(lambda: kit.shell(text))
     must(done.status == 1 and scored(done) == "", done.text[-2500:])
     let_go = {d["body_mac"] for d in seen.decisions if d["verdict"] == "forward"}

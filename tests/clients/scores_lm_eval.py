@@ -4,7 +4,7 @@ import json
 import sys
 
 from client_lm_eval import WARM
-from harness import Kit, main
+from harness import DOC_CARD, Kit, main
 from scores import both
 
 METRIC = "metric_list: [{ metric: exact_match, aggregation: mean, higher_is_better: true }]"
@@ -17,7 +17,9 @@ def test(kit: Kit) -> None:
         text = task.read_text()
         assert METRIC in text, text
         task.write_text(text.replace(METRIC, CHRF).replace("max_gen_toks: 32", "max_gen_toks: 12"))
-        command = kit.block("lm-eval", model="tiny").replace(kit.gate.base_url, base_url)
+        command = kit.block("lm-eval", model="tiny")
+        if name == "direct":
+            command = command.replace(f"http://127.0.0.1:{kit.gate.port}/card/{DOC_CARD}/v1", base_url)
         return kit.shell(command.rstrip() + f" --log_samples --output_path {name}\n")
 
     def result(name: str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 from harness import ANSWER, DOC_CARD, HELD_SAYS, Done, Kit, must
 
@@ -62,6 +63,15 @@ def six_cases(kit: Kit, client: str, run, stream, *, fails: int = 3, held: int =
     kit.row(client, failing=f"{calls(fails)}, each recorded, {ended(done)}")
 
 
+def for_a_run(kit: Kit, block: str, name: str, program: str) -> None:
+    """The lines that point an unchanged program at leafgate, with the card in the base URL."""
+    (kit.folder / name).write_text(program)
+    done, seen = kit.seen(lambda: kit.shell(kit.block(block)))
+    must(done.status == 0 and ANSWER in done.out, done.text[-1500:])
+    seen.forwarded("release", 1)
+    must(seen.decisions[0]["attach"] == "path", f"{seen.decisions}")
+
+
 def split(kit: Kit, seen, count: int = 1) -> None:
     """The host has the four values in the policy's envelope and nothing else; the answer is marked as no score."""
     seen.forwarded("split", count)
@@ -74,8 +84,6 @@ def split(kit: Kit, seen, count: int = 1) -> None:
 
 
 def one_message(body: bytes) -> str:
-    import json
-
     value = json.loads(body)
     must(set(value) <= {"model", "messages", "max_tokens"} and len(value["messages"]) == 1, f"at the host: {body!r}")
     return value["messages"][0]["content"]
