@@ -21,6 +21,7 @@ def streamed(text: str) -> str:
 
 def test(kit: Kit) -> None:
     kit.open(split_route="/messages")
+    kit.warm("python", "anthropic")
     must(kit.block("anthropic-split") in (kit.folder / "policy.toml").read_text(), "the policy has another split than the document")
     six_cases(
         kit,

@@ -109,7 +109,7 @@ def probe(kit: Kit) -> None:
     text = kit.block("inspect-openai").replace(" -M responses_api=false", "")
     done, seen = kit.seen(lambda: kit.shell(text.rstrip() + " --display plain --log-format json --log-dir logs\n"))
     must([d["reason"] for d in seen.decisions if d["verdict"] == "refuse"][:1] == ["card_missing"], f"decisions: {seen.decisions}\n{done.text[-2000:]}")
-    print([(d["route"], d["verdict"], d["reason"]) for d in seen.decisions], done.text[-600:])
+    print([(d.get("route"), d["verdict"], d["reason"]) for d in seen.decisions], done.text[-600:])
 
 
 if __name__ == "__main__":

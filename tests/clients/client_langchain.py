@@ -19,6 +19,7 @@ def streamed(text: str) -> str:
 
 def test(kit: Kit) -> None:
     kit.open()
+    kit.warm("python", "langchain_openai")
     six_cases(
         kit,
         "langchain-openai",

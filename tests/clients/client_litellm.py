@@ -21,6 +21,7 @@ def streamed(text: str) -> str:
 
 def test(kit: Kit) -> None:
     kit.open()
+    kit.warm("python", "litellm,openai", LITELLM_LOCAL_MODEL_COST_MAP="True")
     six_cases(
         kit,
         "litellm",

@@ -8,6 +8,7 @@ from sdk import six_cases
 
 def test(kit: Kit) -> None:
     kit.open()
+    kit.warm("llm", "llm.cli,llm.default_plugins.openai_models,openai", "cli")
 
     def ask(**put):
         kit.file("extra-openai-models.yaml", **put)

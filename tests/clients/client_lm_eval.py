@@ -47,7 +47,8 @@ def stack(kit: Kit, client: str, block: str) -> None:
 
     done, seen = kit.seen(lambda: run(model="m-fails"))
     seen.forwarded("release", RETRIES)
-    kit.row(client, failing=f"{calls(RETRIES)}, each recorded, {stops(done, 'the host is out of order').replace('reason', 'the host's words')}")
+    said = stops(done, "the host is out of order").replace("reason", "the host's words")
+    kit.row(client, failing=f"{calls(RETRIES)}, each recorded, {said}")
 
 
 def scored(done) -> str:

@@ -22,15 +22,16 @@ def streamed(text: str) -> str:
 
 def test(kit: Kit) -> None:
     kit.open()
+    kit.warm("python", "openai")
     client = NAMES[kit.name]
     call = lambda **put: kit.python(kit.block("openai-python", **put))
     stream = lambda **put: kit.python(streamed(kit.block("openai-python", **put)))
     six_cases(kit, client, call, stream)
     for_a_run(kit, "openai-python-run", "my_eval.py", OWN)
-    without_splits(kit)
     if kit.name == "openai-python":
         proxy_variables(kit)
     custom_headers(kit, works=kit.name == "openai-python")
+    without_splits(kit)
 
 
 def without_splits(kit: Kit) -> None:

@@ -470,12 +470,12 @@ class Kit:
         path.write_text(self.block(name, **more))
         return path
 
-    def warm(self, program: str, module: str, function: str) -> None:
+    def warm(self, program: str, module: str, function: str = "", **more: str) -> None:
         """Loads a program once, and puts in its place one that runs the loaded one (warm.py)."""
         socket_path = f"/tmp/leafgate-warm-{os.getpid()}-{program}"
         server = [str(self.env / "bin/python"), str(HERE / "warm.py"), socket_path, module, function]
         self.warmed.append(
-            subprocess.Popen(server, cwd=self.folder, env=self.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+            subprocess.Popen(server, cwd=self.folder, env={**self.environment(), **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
         )
         must(self.warmed[-1].stdout.readline() == b"ready\n", f"{program} could not be loaded")
         bins = self.folder / "bin"

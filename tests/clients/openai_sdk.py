@@ -135,7 +135,7 @@ def split(run: Run) -> None:
     decision, outcome = run.decision(call), run.gate.outcome(call)
     four = json.dumps(FOUR_VALUES, separators=(",", ":"))
     sent = json.dumps(
-        {"model": "tiny", "messages": [{"role": "user", "content": four}], "max_tokens": 8}, separators=(",", ":")
+        {"model": "tiny", "messages": [{"role": "user", "content": four}], "max_tokens": 64}, separators=(",", ":")
     ).encode()
     assert outcome["score"] == "local" and outcome["sent_len"] == decision["plan_len"] == len(sent), (decision, outcome)
     assert decision["plan_sha256"] == outcome["sent_sha256"] == hashlib.sha256(sent).hexdigest(), (decision, outcome)

@@ -9,6 +9,7 @@ What runs is the client's own code from its own entry point; only the imports ar
 import importlib
 import json
 import os
+import runpy
 import signal
 import socket
 import sys
@@ -16,8 +17,9 @@ import threading
 
 
 def serve(path: str, module: str, function: str) -> None:
-    """`module`: the one with the entry point, and behind commas others that it would load on its way."""
-    entry = getattr([importlib.import_module(name) for name in module.split(",")][0], function)
+    """`module`: the one with the entry point, and behind commas others that it would load on its way. Without a function: Python, with these loaded."""
+    modules = [importlib.import_module(name) for name in module.split(",")]
+    entry = getattr(modules[0], function) if function else script
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(8)
@@ -31,6 +33,13 @@ def serve(path: str, module: str, function: str) -> None:
             listener.close()
             once(connection, entry)
         connection.close()
+
+
+def script() -> None:
+    """What `python FILE` does."""
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def once(connection: socket.socket, entry) -> None:
