@@ -105,11 +105,15 @@ def whole_log(kit: Kit) -> dict:
 
 
 def probe(kit: Kit) -> None:
-    """Without responses_api=false the openai/ provider asks /responses once before the run, without the sample's card: it is held."""
+    """Without responses_api=false the openai/ provider first asks /responses once for the run, without the sample's card: it is held, and the run goes on."""
+    sample = compact({"id": DOC_CARD, "question": FIXTURE, "answer": ANSWER, "card": DOC_CARD})
+    (kit.folder / "samples.jsonl").write_text(sample + "\n")
     text = kit.block("inspect-openai").replace(" -M responses_api=false", "")
     done, seen = kit.seen(lambda: kit.shell(text.rstrip() + " --display plain --log-format json --log-dir logs\n"))
-    must([d["reason"] for d in seen.decisions if d["verdict"] == "refuse"][:1] == ["card_missing"], f"decisions: {seen.decisions}\n{done.text[-2000:]}")
-    print([(d.get("route"), d["verdict"], d["reason"]) for d in seen.decisions], done.text[-600:])
+    said = [(d["verdict"], d["reason"]) for d in seen.decisions]
+    must(said == [("refuse", "card_missing"), ("forward", "public_fixture")], f"decisions: {said}\n{done.text[-2000:]}")
+    must([one.path for one in seen.host] == ["/v1/responses"] and accuracy(kit) == 1.0, f"at the host: {seen.host}")
+
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import sys
 
-from harness import Kit, main
+from harness import DOC_CARD, Kit, main
 from sdk import for_a_run, six_cases
 
 OWN = """\
@@ -28,6 +28,10 @@ def test(kit: Kit) -> None:
         lambda **put: kit.python(kit.block("litellm", **put)),
         lambda **put: kit.python(streamed(kit.block("litellm", **put))),
     )
+    # litellm's own retries do not read x-should-retry: a hold is asked again, and held again.
+    retries = kit.block("litellm", card=f"{DOC_CARD}-held").replace('api_key="unused"', 'api_key="unused", num_retries=2')
+    done, seen = kit.seen(lambda: kit.python(retries))
+    seen.nothing_left("residue_present", 3)
     for_a_run(kit, "litellm-run", "my_eval.py", OWN)
 
 

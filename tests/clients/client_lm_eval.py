@@ -20,6 +20,10 @@ def test(kit: Kit) -> None:
     done, seen = kit.seen(lambda: kit.shell(kit.block("lm-eval-split")))
     must(done.status == 0 and scored(done) == "" and list((kit.folder / "split").glob("**/samples_*.jsonl")), done.text[-2000:])
     split(kit, seen)
+    # What tokenizer_backend=remote asks stands outside /v1: it never becomes a call.
+    for path in ("tokenizer_info", "tokenize"):
+        done, seen = kit.seen(lambda path=path: kit.shell(f"curl -s -o /dev/null -w '%{{http_code}}' http://127.0.0.1:{kit.gate.port}/{path}"))
+        must(done.out == "404" and not seen.decisions and not seen.host, f"{path}: {done.out}")
 
 
 def stack(kit: Kit, client: str, block: str) -> None:
