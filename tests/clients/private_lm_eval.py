@@ -1,7 +1,7 @@
 """lm_eval over 200 items of which 20 are private: one card names the data set, and cover decides item by item.
 
-The pre-flight comes first, as docs/clients.md writes it: `fixture learn` records the bodies, `fixture check` says which would be refused and keeps the rest, and
-`--samples` runs the rest. A run over all 200 then shows that the same 20 are refused, and the 180 released, in the run itself.
+The pre-flight comes first, as docs/clients.md writes it: `fixture learn` finds the template over the public items and records the bodies of all, `fixture check` says
+which would be refused and keeps the rest, and `--samples` runs the rest. A run over all 200 then shows that the same 20 are refused, and the 180 released, in the run itself.
 """
 
 import json
@@ -40,11 +40,14 @@ def test(kit: Kit) -> None:
     kit.file("keep.py")
     kit.warm(*WARM)
 
-    # Before the run. Nothing is sent to any host, and nothing is recorded but the bodies.
+    # Before the run; leafgate takes the glue when it is written. Nothing is sent to any host, and nothing is recorded but the bodies.
     done, seen = kit.seen(lambda: kit.shell(kit.block("lm-eval-learn")))
-    must(done.status == 1 and not seen.decisions and not seen.host, f"exit status {done.status}\n{done.text[-3000:]}")
+    must(done.status == 0 and not seen.decisions and not seen.host, f"exit status {done.status}\n{done.text[-3000:]}")
     glue = json.loads((kit.folder / "seed-04.glue.json").read_text())
-    must(glue and not any("Canary" in text for text in glue), f"glue: {glue}")
+    must(sorted(glue) == ["\nAnswer:", "Question: "], f"glue: {glue}")
+    done, seen = kit.seen(lambda: kit.shell(kit.block("lm-eval-record")))
+    must(done.status == 1 and not seen.decisions and not seen.host, f"exit status {done.status}\n{done.text[-3000:]}")
+    must(json.loads((kit.folder / "seed-04.glue.json").read_text()) == glue, "glue was written without --accept")
     done = kit.shell(kit.block("lm-eval-check"))
     must(done.status == 1 and "180 of 200 bodies are bound" in done.out, done.text[-2000:])
     refused = [int(n) for n in re.findall(r"^line (\d+): not bound", done.out, re.M)]
@@ -55,7 +58,6 @@ def test(kit: Kit) -> None:
     must(set(passing) == {body for body in bodies if "Canary" not in body}, "other bodies pass than the public ones")
 
     # The run over what passes.
-    kit.until_reload()
     done, seen = kit.seen(lambda: kit.shell(kit.block("lm-eval-kept")))
     must(done.status == 0 and scored(done) != "", done.text[-2500:])
     seen.forwarded("release", PUBLIC)
