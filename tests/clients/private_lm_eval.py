@@ -40,7 +40,7 @@ def test(kit: Kit) -> None:
     kit.file("keep.py")
     kit.warm(*WARM)
 
-    # Before the run; leafgate takes the glue when it is written. Nothing is sent to any host, and nothing is recorded but the bodies.
+    # Before the run. Nothing is sent to any host, and nothing is recorded but the bodies.
     done, seen = kit.seen(lambda: kit.shell(kit.block("lm-eval-learn")))
     must(done.status == 0 and not seen.decisions and not seen.host, f"exit status {done.status}\n{done.text[-3000:]}")
     glue = json.loads((kit.folder / "seed-04.glue.json").read_text())
@@ -58,6 +58,7 @@ def test(kit: Kit) -> None:
     must(set(passing) == {body for body in bodies if "Canary" not in body}, "other bodies pass than the public ones")
 
     # The run over what passes.
+    kit.until_reload()
     done, seen = kit.seen(lambda: kit.shell(kit.block("lm-eval-kept")))
     must(done.status == 0 and scored(done) != "", done.text[-2500:])
     seen.forwarded("release", PUBLIC)
