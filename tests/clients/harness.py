@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ BLOCK = re.compile(r"<!-- (block|file): (\S+) -->\n```\w*\n(.*?)```", re.S)
 def blocks() -> dict[str, str]:
     """The marked code blocks of docs/clients.md, by name."""
     found: dict[str, str] = {}
-    for kind, name, text in BLOCK.findall(DOC.read_text()):
+    for _kind, name, text in BLOCK.findall(DOC.read_text()):
         must(name not in found, f"docs/clients.md has two blocks called {name}")
         found[name] = text
     return found
@@ -195,6 +196,8 @@ class Kit:
 
 def main(name: str, test) -> int:
     """Runs one client's test; its rows and the blocks it ran go to target/clients/rows."""
+    # Ended from outside, it still ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     binary = str(Path(sys.argv[1]).resolve())
     folder = PLACE / "scratch" / name
     shutil.rmtree(folder, ignore_errors=True)
