@@ -1,6 +1,6 @@
 """The official OpenAI SDK, as a user has it, through leafgate to a host that this project did not write.
 
-    tests/clients/run openai_sdk.py target/release/leafgate
+    tests/clients/run target/release/leafgate openai-sdk
 
 A released, a streamed, a split and a held call, each with its twin. What is asserted comes from three sides: what the SDK hands
 its user, what the ledger recorded, and what the host says it was given. The SDK keeps its defaults, retries among them.
@@ -12,18 +12,14 @@ import base64
 import hashlib
 import json
 import os
-import socket
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
 from pathlib import Path
 
 import openai
+from harness import Gate, ModelServer, must
 
-HERE = Path(__file__).resolve().parent
 FIXTURE = "Name three colours that a leaf may have in autumn, and one that it never has, in a single line.\n"
 FIXTURE_HASH = "sha256:" + hashlib.sha256(FIXTURE.encode()).hexdigest()
 GLUE = "Answer the question between the lines, and nothing else:\n\n"
@@ -48,40 +44,6 @@ FOUR_VALUES = {
     "failure_label": "wrong-answer",
 }
 
-POLICY = """\
-version = 1
-
-[listen]
-proxy = "127.0.0.1:{proxy}"
-admin = "127.0.0.1:{admin}"
-
-[cards]
-dir = "cards"
-
-[fixtures]
-lock = "fixtures.lock"
-
-[ledger]
-dir = "ledger"
-
-[hosts.local]
-base_url = "{host}"
-models = ["tiny"]
-bind = "cover"
-split = {{ envelope = "chat", model = "tiny", max_tokens = 8 }}
-"""
-
-LOCK = """\
-version = 1
-
-[[fixture]]
-id = "seed-04"
-hash = "{hash}"
-path = "fixtures/seed-04.txt"
-format = "text"
-glue = "fixtures/seed-04.glue.json"
-"""
-
 
 def header(card: dict) -> dict[str, str]:
     """The card as a header: unpadded base64url of its JSON."""
@@ -89,112 +51,10 @@ def header(card: dict) -> dict[str, str]:
     return {"leafgate-card": coded}
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Host:
-    """llama.cpp's server with a tiny model, in a process of its own."""
-
-    def __init__(self, folder: Path):
-        model = folder / "tiny.gguf"
-        subprocess.run([sys.executable, HERE / "tiny_model.py", model], check=True)
-        self.log = folder / "host.log"
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, HERE / "model_server.py", model], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-            )
-        # A host that never comes up ends the test, not the patience of who waits for it.
-        timer = threading.Timer(60, self.process.kill)
-        timer.start()
-        self.base_url = self.process.stdout.readline().decode().strip()
-        timer.cancel()
-        if not self.base_url.startswith("http://127.0.0.1:"):
-            raise RuntimeError(f"the host did not start: {self.log.read_text()[-800:]}")
-
-    def tokens(self) -> int:
-        """Prompt tokens that the host has processed or found in its cache since its start: any request moves it."""
-        with urllib.request.urlopen(self.base_url.removesuffix("/v1") + "/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        values = dict(line.split() for line in text.splitlines() if line and not line.startswith("#"))
-        return int(float(values["llamacpp:prompt_tokens_total"])) + int(float(values["llamacpp:tokens_predicted_total"]))
-
-    def stop(self) -> None:
-        self.process.stdin.close()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-
-
-class Gate:
-    """One leafgate over a scratch folder."""
-
-    def __init__(self, binary: str, folder: Path, host: str):
-        self.binary, self.folder = binary, folder
-        self.port, self.admin = free_port(), free_port()
-        (folder / "cards").mkdir()
-        (folder / "fixtures").mkdir()
-        (folder / "fixtures/seed-04.txt").write_text(FIXTURE)
-        (folder / "fixtures/seed-04.glue.json").write_text(json.dumps([GLUE]))
-        (folder / "cards/seed-04.json").write_text(json.dumps(RELEASE))
-        (folder / "fixtures.lock").write_text(LOCK.format(hash=FIXTURE_HASH))
-        policy = folder / "policy.toml"
-        policy.write_text(POLICY.format(proxy=self.port, admin=self.admin, host=host))
-        self.log = folder / "leafgate.log"
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [binary, "serve", "--policy", policy], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        end = time.monotonic() + 20
-        while not self._ready():
-            if self.process.poll() is not None or time.monotonic() > end:
-                self.process.kill()
-                raise RuntimeError(f"leafgate did not start: {self.log.read_text()[-1500:]}")
-            time.sleep(0.05)
-
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/readyz", timeout=5) as answer:
-                return answer.status == 200
-        except OSError:
-            return False
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    def records(self, kind: str) -> list[dict]:
-        segments = sorted((self.folder / "ledger").glob("[0-9]*.jsonl"))
-        # What stands after a segment's last newline is still being written.
-        lines = [line for segment in segments for line in segment.read_bytes().split(b"\n")[:-1]]
-        return [record for record in map(json.loads, lines) if record["t"] == kind]
-
-    def outcome(self, call: str) -> dict:
-        """The outcome of a forwarded call; the client does not wait for it, so the test does."""
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            for record in self.records("outcome"):
-                if record["call"] == call:
-                    return record
-            time.sleep(0.05)
-        raise AssertionError(f"no outcome for {call}")
-
-    def stop(self) -> int:
-        self.process.terminate()
-        try:
-            return self.process.wait(40)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return -1
-
-
 class Run:
     """What each check is given: the gate, the host, and a client that counts the requests it makes."""
 
-    def __init__(self, gate: Gate, host: Host):
+    def __init__(self, gate: Gate, host: ModelServer):
         self.gate, self.host = gate, host
         self.requests = 0
 
@@ -275,7 +135,7 @@ def split(run: Run) -> None:
     decision, outcome = run.decision(call), run.gate.outcome(call)
     four = json.dumps(FOUR_VALUES, separators=(",", ":"))
     sent = json.dumps(
-        {"model": "tiny", "messages": [{"role": "user", "content": four}], "max_tokens": 8}, separators=(",", ":")
+        {"model": "tiny", "messages": [{"role": "user", "content": four}], "max_tokens": 64}, separators=(",", ":")
     ).encode()
     assert outcome["score"] == "local" and outcome["sent_len"] == decision["plan_len"] == len(sent), (decision, outcome)
     assert decision["plan_sha256"] == outcome["sent_sha256"] == hashlib.sha256(sent).hexdigest(), (decision, outcome)
@@ -347,17 +207,7 @@ CHECKS = [
 ]
 
 
-def ledger_verifies(gate: Gate) -> None:
-    done = subprocess.run(
-        [gate.binary, "ledger", "verify", gate.folder / "ledger"], capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-    assert done.returncode == 0, done
-
-
 def main() -> int:
-    if len(sys.argv) != 2:
-        print(__doc__)
-        return 2
     for name in [name for name in os.environ if "proxy" in name.lower() or name.startswith("OPENAI_")]:
         del os.environ[name]
     passed = failed = 0
@@ -373,28 +223,25 @@ def main() -> int:
             print(f"FAIL  {name}: {type(error).__name__}: {str(error)[:800]}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="leafgate-client-") as folder:
-        host = Host(Path(folder))
+        scratch = Path(folder)
+        host = ModelServer(scratch, sys.executable)
         try:
-            gate = Gate(str(Path(sys.argv[1]).resolve()), Path(folder), host.base_url)
+            (scratch / "seed-04.txt").write_text(FIXTURE)
+            binary = str(Path(sys.argv[1]).resolve())
+            gate = Gate(binary, scratch, host.base_url, [scratch / "seed-04.txt"], glue=[GLUE], models=("tiny",))
             try:
                 run = Run(gate, host)
                 for one in CHECKS:
                     check(one.__name__, lambda one=one: one(run))
-                check("ledger_verifies_while_it_runs", lambda: ledger_verifies(gate))
+                check("ledger_verifies_while_it_runs", gate.verify)
             finally:
                 status = gate.stop()
             check("ends_well", lambda: must(status == 0, f"exit status {status}: {gate.log.read_text()[-800:]}"))
-            check("ledger_verifies", lambda: ledger_verifies(gate))
+            check("ledger_verifies", gate.verify)
         finally:
             host.stop()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
-
-
-def must(holds: bool, why: str) -> None:
-    """An assertion as an expression."""
-    if not holds:
-        raise AssertionError(why)
 
 
 if __name__ == "__main__":
