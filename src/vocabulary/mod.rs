@@ -6,7 +6,7 @@
 //! - `[shape.NAME]` is an object; each key is a member name, each value its type. `request` is the body.
 //! - a type is one or more of these with `|` between: `text` (any covered string), `model` (one of the host's models),
 //!   `data_url` (a picture whose bytes are one of the fixture's files, as a data URL), `base64` (the same, bare), `number`, `boolean`, `null`, `'word'` (a closed value), `@NAME` (an object of that shape), `[TYPE]` (an array), `{TYPE}` (an object whose
-//!   names are free, so must be covered), `any` (text, number, boolean, null, or arrays and objects of these; no number in an array).
+//!   names are free, so must be covered), `any` (covered strings, and arrays and objects of `any`: no number, boolean or null, which are data there and no parameters).
 //!
 //! A string may be covered wherever it stands, closed values or not; that is the checker's matter. A host's types are fewer: see [`Adding`].
 
@@ -70,7 +70,6 @@ pub(crate) struct Vocabulary {
 pub(crate) const COVERED: TypeId = 0;
 /// The type `any`.
 pub(crate) const ANY: TypeId = 1;
-const ANY_ITEM: TypeId = 2;
 
 /// The files, as they are shipped.
 pub(crate) const FILES: [(&str, &str); 5] = [
@@ -137,23 +136,13 @@ impl Vocabulary {
     pub(crate) fn parse(text: &str) -> Result<Vocabulary, String> {
         let mut file: File = toml::from_str(text).map_err(|fault| fault.message().to_owned())?;
         let names: HashMap<String, usize> = file.shape.keys().cloned().zip(0..).collect();
+        // What stands in a tool's input is data and no parameter of the API: a number there can be anybody's card number.
         let any = Type {
-            number: true,
-            boolean: true,
-            null: true,
-            array: Some(ANY_ITEM),
+            array: Some(ANY),
             object: Some(Names::Free(ANY)),
             ..Type::default()
         };
-        // A list of numbers is a text in disguise, so an array of `any` holds no numbers.
-        let item = Type {
-            array: None,
-            number: false,
-            boolean: false,
-            null: false,
-            ..any.clone()
-        };
-        let mut types = vec![Type::default(), any, item];
+        let mut types = vec![Type::default(), any];
         let mut shapes = Vec::new();
         for (shape, members) in &file.shape {
             let mut map = HashMap::new();
