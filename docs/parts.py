@@ -115,6 +115,7 @@ class Pruned:
     """What was pruned: `prune` records say it, and the file `pruned` holds the line of the one that a reader begins after."""
     def __init__(self, text):
         self.mark, self.base, self.prev, self.open, self.tree = None, 0, "0" * 64, {}, []
+        self.found = False                                  # whether the record in `pruned` was read in the chain too
         self.said, self.ends = {}, {}                       # of a segment by its first record: what is said, and what was read
         if text is not None:
             check(text.endswith("\n") and len(text) <= 65536, "does not hold one line")
@@ -125,8 +126,9 @@ class Pruned:
             self.tree = [bytes.fromhex(node) for node in self.mark["tree"]]    # and the whole subtrees, largest first
 
     def line_of(self, rec):
-        here = self.mark and self.mark["seq"] == rec["seq"]
-        check(not here or self.mark == rec, "is not the line in the file pruned")
+        if self.mark and self.mark["seq"] == rec["seq"]:
+            check(self.mark == rec, "is not the line in the file pruned")
+            self.found = True
 
     def recorded(self, rec, segment):
         """Takes a `prune` record that stands in this segment."""
@@ -138,11 +140,13 @@ class Pruned:
 
     def settle(self, size):
         """Whether all is said of what was pruned, and a checkpoint over so many records covers it."""
-        check(not self.mark or self.mark["seq"] < size, "does not cover the record that the file pruned holds")
+        if self.mark:
+            covered = self.found and self.mark["seq"] < size
+            check(covered, f"the file pruned holds record {self.mark['seq']}, and no checkpoint covers that record")
         first = 0
         while first < self.base:
             said = first in self.said and self.said[first][1] <= self.base
-            check(said, f"no record says what the pruned segment {first} held")
+            check(said, f"no prune record says what the segment from record {first} on held")
             first = self.said[first][1]
 
 def prune_facts(rec):

@@ -74,7 +74,7 @@ class Ledger:
         check(size <= self.seq, f"covers {size} records, {self.seq} are here")
         found = root(self.pruned, size, self.lines())
         self.at = "checkpoint"
-        check(found == signed_root, f"has another root: record {size - 1}, the last it covers, was changed, or all were rewritten")
+        check(found == signed_root, f"has another root: record {size - 1}, its last, was changed, or all were rewritten")
 
 if __name__ == "__main__":
     ledger = Ledger(pathlib.Path(*sys.argv[1:]))
