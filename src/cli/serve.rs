@@ -66,11 +66,16 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
 fn open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let allowed = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: allowed.maximum,
+    // macOS gives no hard limit and takes no more than this.
+    let current = allowed.maximum.or(Some(10_240));
+    if allowed.current.is_none() || allowed.current >= current {
+        return;
+    }
+    let wanted = Rlimit {
+        current,
         maximum: allowed.maximum,
     };
-    if let Err(error) = setrlimit(Resource::Nofile, all) {
+    if let Err(error) = setrlimit(Resource::Nofile, wanted) {
         tracing::warn!(target: "leafgate::serve", %error, "the limit on open files stays as it is");
     }
 }

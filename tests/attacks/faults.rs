@@ -23,7 +23,7 @@ pub const CASES: &[Built] = &[
     ("RTY-03", a_kept_connection_that_closes),
 ];
 
-const SHORT: &str = "[limits]\nfirst_byte = \"500ms\"\nidle = \"500ms\"\n";
+const SHORT: &str = "[limits]\nfirst_byte = \"900ms\"\nidle = \"900ms\"\n";
 
 /// A host that writes these pieces with pauses, then keeps silent for a while, or closes.
 fn pieces(parts: Vec<(u64, Vec<u8>)>, keep_silent: bool) -> Host {

@@ -67,7 +67,7 @@ impl Lab {
         let trap = Host::ok();
         let first = first.replace("{TRAP}", &trap.address.to_string());
         let host = once(move |stream, _| stream.write_all(first.as_bytes()).is_ok());
-        let limits = "[limits]\nfirst_byte = \"500ms\"\nidle = \"500ms\"\n";
+        let limits = "[limits]\nfirst_byte = \"2s\"\nidle = \"2s\"\n";
         Lab::before(host, trap, "", limits)
     }
 

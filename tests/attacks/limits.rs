@@ -66,8 +66,19 @@ fn all_answers(gate: &Gate, bytes: &[u8]) -> String {
 
 fn a_request_hidden_in_a_held_body(id: &str) {
     let hidden = "{\"messages\":\"";
+    let long = " ".repeat(100_000);
     // The length ends in the middle of the body, right before the hidden request, or before the line end in front of it.
-    for (front, length) in [(hidden, 2), (hidden, hidden.len()), ("{}\r\n", 2), ("", 0)] {
+    let rows = [
+        (hidden, 2),
+        (hidden, hidden.len()),
+        ("{}\r\n", 2),
+        ("", 0),
+        // So long that the hidden request still lies with the kernel when the body ends.
+        (&long, long.len()),
+        (&long, long.len()),
+        (&long, long.len()),
+    ];
+    for (front, length) in rows {
         let lab = Lab::new();
         let held = lab.gate.head(
             &card(json!({"residue": ["x"]})),
@@ -201,7 +212,7 @@ fn half_a_body(id: &str) {
 fn one_byte_at_a_time(id: &str) {
     let lab = Lab::with(
         "",
-        "[limits]\nclient_head = \"400ms\"\nclient_body = \"400ms\"\n",
+        "[limits]\nclient_head = \"900ms\"\nclient_body = \"900ms\"\n",
     );
     let whole = lab.bytes(PLAIN);
     let head = whole.len() - body().len();
@@ -211,7 +222,7 @@ fn one_byte_at_a_time(id: &str) {
         stream.write_all(&whole[..quick]).unwrap();
         let began = Instant::now();
         for byte in &whole[quick..] {
-            if began.elapsed() > Duration::from_millis(700) || stream.write_all(&[*byte]).is_err() {
+            if began.elapsed() > Duration::from_millis(1300) || stream.write_all(&[*byte]).is_err() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
