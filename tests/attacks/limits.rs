@@ -222,7 +222,8 @@ fn one_byte_at_a_time(id: &str) {
         stream.write_all(&whole[..quick]).unwrap();
         let began = Instant::now();
         for byte in &whole[quick..] {
-            if began.elapsed() > Duration::from_millis(1300) || stream.write_all(&[*byte]).is_err() {
+            if began.elapsed() > Duration::from_millis(1300) || stream.write_all(&[*byte]).is_err()
+            {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
