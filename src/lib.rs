@@ -21,7 +21,6 @@ pub mod admin;
 pub mod admit;
 pub mod card;
 pub mod cli;
-mod cut;
 pub mod egress;
 mod files;
 pub mod fixture;

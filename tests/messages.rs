@@ -242,16 +242,28 @@ fn what_follows_a_refused_message_is_never_a_request() {
         "http_malformed",
         "refused",
     );
-    // The twin: behind a clean hold the next request is one.
+    // Nor what was sent behind a held call before its answer came.
     let held = gate.head(
         &card(json!({"residue": ["x"]})),
         "Content-Length: 2\r\n\r\n{}",
-    ) + &good;
+    );
+    let mut stream = gate.connect();
+    stream
+        .write_all(format!("{held}{good}").as_bytes())
+        .unwrap();
+    assert_eq!(read_reply(&mut stream).status, 422);
+    assert_eq!(read_reply(&mut stream).status, 400);
+    assert_eq!((host.accepts(), gate.of_kind("refused").len()), (0, 2));
+    // The twins: after the answer the next request is one, and behind a call that was forwarded it need not wait.
     let mut stream = gate.connect();
     stream.write_all(held.as_bytes()).unwrap();
     assert_eq!(read_reply(&mut stream).status, 422);
+    stream
+        .write_all(format!("{good}{good}").as_bytes())
+        .unwrap();
     assert_eq!(read_reply(&mut stream).status, 200);
-    assert_eq!(host.seen().len(), 1);
+    assert_eq!(read_reply(&mut stream).status, 200);
+    assert_eq!(host.seen().len(), 2);
 }
 
 #[test]

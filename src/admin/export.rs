@@ -15,8 +15,8 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 
+use super::cut::ShowsCut;
 use super::{Answer, json, pairs, text, unreadable, with_headers};
-use crate::cut::ShowsCut;
 use crate::ledger::{self, Export, Filter, Format, Stopped};
 
 /// Exports at the same time: each reads the whole ledger.

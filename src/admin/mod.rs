@@ -4,6 +4,7 @@
 //! not this listener's, or that a page of another origin sent, gets nothing (DNS rebinding, RFC 9110 section 7.4). It sends no CORS permission.
 //! Makers: `serve` binds the listener and makes one [`Shared`]. Takers: people, Prometheus, health checks.
 
+mod cut;
 mod export;
 mod guard;
 mod page;

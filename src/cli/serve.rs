@@ -44,6 +44,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     let oracle = tested_oracle()?;
     let policy = policy::load(args.policy.as_ref())?;
     log();
+    open_files();
     let runtime = runtime()?;
     let done = runtime.block_on(async {
         let mut signals = Signals::new()?;
@@ -59,6 +60,24 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     done
+}
+
+/// Takes as many open files as the machine allows: the usual limit of 1,024 is there for programs that use `select`.
+fn open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let allowed = getrlimit(Resource::Nofile);
+    // macOS gives no hard limit and takes no more than this.
+    let current = allowed.maximum.or(Some(10_240));
+    if allowed.current.is_none() || allowed.current >= current {
+        return;
+    }
+    let wanted = Rlimit {
+        current,
+        maximum: allowed.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, wanted) {
+        tracing::warn!(target: "leafgate::serve", %error, "the limit on open files stays as it is");
+    }
 }
 
 /// The oracle's hash, where every case gives what it states.
@@ -258,6 +277,7 @@ async fn stop_ledger(ledger: Ledger) {
 /// The signals that `serve` knows.
 pub(super) struct Signals {
     hangup: Signal,
+    user: [Signal; 2],
     interrupt: Signal,
     terminate: Signal,
 }
@@ -269,6 +289,11 @@ impl Signals {
         };
         Ok(Signals {
             hangup: listen(SignalKind::hangup())?,
+            // Their default would end the process in the middle of its calls.
+            user: [
+                listen(SignalKind::user_defined1())?,
+                listen(SignalKind::user_defined2())?,
+            ],
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
         })
@@ -276,9 +301,12 @@ impl Signals {
 
     /// Reloads at each SIGHUP until SIGTERM or SIGINT.
     pub(super) async fn until_end(&mut self, gate: &Gate) {
+        let [first, second] = &mut self.user;
         loop {
             tokio::select! {
                 Some(()) = self.hangup.recv() => gate.running.reload(),
+                Some(()) = first.recv() => ignored("SIGUSR1"),
+                Some(()) = second.recv() => ignored("SIGUSR2"),
                 () = ended(&mut self.interrupt, &mut self.terminate) => return,
             }
         }
@@ -288,6 +316,10 @@ impl Signals {
     pub(super) async fn end(&mut self) {
         ended(&mut self.interrupt, &mut self.terminate).await;
     }
+}
+
+fn ignored(signal: &str) {
+    tracing::warn!(target: "leafgate::serve", signal, "ignored; SIGHUP reloads, SIGTERM ends");
 }
 
 async fn ended(interrupt: &mut Signal, terminate: &mut Signal) {

@@ -12,7 +12,7 @@
 //! | file | does |
 //! | --- | --- |
 //! | `exchange.rs` | one call: kept connection or dial, write and read at the same time, until the host's head |
-//! | `resolve.rs`, `ask.rs`, `dial.rs`, `tls.rs`, `wire.rs` | from the host's name to a verified connection |
+//! | `resolve.rs`, `ask.rs`, `dial.rs`, `tls.rs`, `staple.rs`, `wire.rs` | from the host's name to a verified connection |
 //! | `kept.rs` | connections kept between calls |
 //! | `request.rs` | the request, built anew |
 //! | `head.rs`, `framing.rs`, `relay.rs` | the host's head, its body's framing, its body on the way back |
@@ -33,6 +33,7 @@ mod model;
 mod relay;
 mod request;
 mod resolve;
+mod staple;
 mod tls;
 mod wire;
 

@@ -1,6 +1,6 @@
 //! Trust in a host: its `ca` alone, else the machine's own store at its fixed paths; and one of its `spki` keys, where it names any.
 //!
-//! Promises: certificate path, dates and name are always verified by webpki, a pin comes on top and never instead; TLS 1.2 or 1.3; ALPN
+//! Promises: certificate path, dates and name are always verified by webpki, a pin comes on top and never instead, nor does a staple; TLS 1.2 or 1.3; ALPN
 //! `http/1.1` alone; no early data and no resumption, so no session is shared between hosts or outlives a verification; no environment
 //! variable is read. The settings of one `Host` value are made when it is first dialled.
 
@@ -19,7 +19,7 @@ use rustls::{
 };
 use sha2::{Digest, Sha256};
 
-use super::Failed;
+use super::{Failed, staple};
 use crate::policy::Host;
 use crate::terms::Reason;
 
@@ -111,14 +111,10 @@ fn make(
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .map_err(failed)?;
-    let builder = if spki.is_empty() {
-        builder.with_webpki_verifier(inner)
-    } else {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned { inner, spki }))
-    };
-    let mut config = builder.with_no_client_auth();
+    let mut config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Verifier { inner, spki }))
+        .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.enable_early_data = false;
     config.resumption = Resumption::disabled();
@@ -167,19 +163,19 @@ fn no_roots() -> Failed {
     )
 }
 
-/// webpki's verification, and then one of the pinned keys.
-struct Pinned {
+/// webpki's verification, and then what comes on top of it: a staple of the right form, and one of the pinned keys, where there are any.
+struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
     spki: Vec<[u8; 32]>,
 }
 
-impl fmt::Debug for Pinned {
+impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pinned({} keys)", self.spki.len())
+        write!(f, "Verifier({} keys)", self.spki.len())
     }
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -195,6 +191,12 @@ impl ServerCertVerifier for Pinned {
             ocsp_response,
             now,
         )?;
+        if !staple::is_whole(ocsp_response) {
+            return Err(CertificateError::InvalidOcspResponse.into());
+        }
+        if self.spki.is_empty() {
+            return Ok(verified);
+        }
         let key = ParsedCertificate::try_from(end_entity)?.subject_public_key_info();
         let digest: [u8; 32] = Sha256::digest(&key).into();
         if self.spki.contains(&digest) {

@@ -174,8 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         match head::check(&self.buf[..length], &self.names) {
             Err(fault) => self.shut_head(fault),
             Ok(facts) => {
-                self.wire.fragment.store(facts.fragment, Ordering::Relaxed);
-                self.wire.answered.store(false, Ordering::Relaxed);
+                self.wire.begin(facts.fragment);
                 self.cleared = length;
                 self.state = match facts.framing {
                     Framing::Length(0) => State::Answer,
@@ -264,6 +263,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
                     let hint = "the client closed before the answer to its request before this one";
                     self.shut(Reason::ClientTimeout, hint, false, true);
                 }
+                return Poll::Ready(());
+            }
+            if self.wire.refused() && !self.buf.is_empty() {
+                // Sent before the refusal was: the body may have been longer than its head said, and this a part of it.
+                let hint = "more was sent behind a refused call; wait for its answer before the next request";
+                self.shut(Reason::HttpMalformed, hint, false, false);
                 return Poll::Ready(());
             }
             self.deadline = Instant::now() + self.limits.idle;
@@ -359,9 +364,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.io).poll_flush(cx))?;
-        if !this.wire.flushed.swap(true, Ordering::Relaxed)
-            && this.wire.answered.load(Ordering::Acquire)
-        {
+        if !this.wire.flushed.swap(true, Ordering::Relaxed) && this.wire.awaits_flush() {
             this.wire.waker.wake();
         }
         Poll::Ready(Ok(()))

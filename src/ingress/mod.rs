@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ring::rand::SecureRandom as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
@@ -52,6 +52,12 @@ const CONNECTIONS_PER_CALL: usize = 4;
 
 /// Connections at once, however few calls may be in flight: clients keep idle ones.
 const CONNECTIONS_AT_LEAST: usize = 1024;
+
+/// Open files that are not for clients, where few are allowed: the ledger, the listeners, hosts, cards and fixtures.
+const FILES_KEPT: u64 = 16;
+
+/// Clients that may wait until they are taken; the kernel has its own bound besides (`net.core.somaxconn`).
+const WAITING_CLIENTS: u32 = 4096;
 
 /// Why the proxy did not start.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +108,7 @@ pub async fn start(
         address: listen.proxy,
         source,
     };
-    let listener = TcpListener::bind(listen.proxy).await.map_err(bind)?;
+    let listener = listening(listen.proxy).map_err(bind)?;
     let bound = listener.local_addr().map_err(bind)?;
     let mut random = [0; 16];
     ring::rand::SystemRandom::new()
@@ -145,6 +151,19 @@ pub async fn start(
     })
 }
 
+/// Binds the proxy's address. More clients may wait with the kernel than the 128 of the library: one whom it turns away tries again after
+/// a second, then two, then four.
+fn listening(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING_CLIENTS)
+}
+
 impl Running {
     /// Reloads at once, as `SIGHUP` does.
     pub fn reload(&self) {
@@ -170,14 +189,7 @@ async fn accept(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut connections = tokio::task::JoinSet::new();
-    let most = shared
-        .live
-        .load()
-        .policy
-        .limits
-        .in_flight
-        .saturating_mul(CONNECTIONS_PER_CALL)
-        .max(CONNECTIONS_AT_LEAST);
+    let most = most_connections(shared.live.load().policy.limits.in_flight);
     let fixed = Arc::new(Names::new(shared.bound, shared.tls, &more));
     loop {
         let accepted = tokio::select! {
@@ -218,6 +230,22 @@ async fn accept(
         shared.egress.shutting_down();
         connections.shutdown().await;
     }
+}
+
+/// Connections at once. Those beyond wait with the kernel: a client that sends nothing must not take the file that a record, a fixture
+/// or a host needs.
+fn most_connections(in_flight: usize) -> usize {
+    let wanted = in_flight
+        .saturating_mul(CONNECTIONS_PER_CALL)
+        .max(CONNECTIONS_AT_LEAST);
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    files.map_or(wanted, |files| wanted.min(share_of(files)))
+}
+
+/// The clients' share of so many open files: each of their calls may need one more, for its host.
+fn share_of(files: u64) -> usize {
+    let share = files.saturating_sub(FILES_KEPT) / 2;
+    usize::try_from(share).unwrap_or(usize::MAX).max(4)
 }
 
 async fn connect(

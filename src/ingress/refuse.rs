@@ -185,6 +185,9 @@ impl Call {
     }
 
     pub(super) fn reply(&self, own: Own, share: Option<Share>) -> Response<Reply> {
+        if own.verdict == Verdict::Refuse {
+            self.wire.set_refused();
+        }
         own.into_response()
             .map(|body| Reply::own(body, self.wire.clone(), share))
     }

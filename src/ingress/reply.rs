@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -12,7 +12,6 @@ use http_body::{Body, Frame, SizeHint};
 use super::body::HeldBytes;
 use super::state::Shared;
 use super::wire::Wire;
-use crate::cut::ShowsCut;
 use crate::egress::AnswerBody;
 
 /// A call's share of the limits; it goes back when the answer has ended.
@@ -51,7 +50,9 @@ impl Drop for Share {
 #[derive(Debug)]
 enum Source {
     Own(Option<Bytes>),
-    Host(Box<ShowsCut<AnswerBody>>),
+    Host(Box<AnswerBody>),
+    /// The host broke off.
+    Cut,
 }
 
 /// Cut short: hyper then closes the connection, so that the client sees a cut.
@@ -78,7 +79,7 @@ impl Reply {
 
     pub(super) fn relay(body: AnswerBody, wire: Arc<Wire>, share: Share) -> Reply {
         Reply {
-            source: Source::Host(Box::new(ShowsCut::new(body))),
+            source: Source::Host(Box::new(body)),
             wire,
             _share: Some(share),
         }
@@ -108,8 +109,17 @@ impl Body for Reply {
                     .map(|bytes| Ok(Frame::data(bytes))),
             ),
             // A client that closed needs no more of the answer: the cut ends the exchange with the host.
-            Source::Host(_) if this.wire.gone() => Poll::Ready(Some(Err(Cut))),
-            Source::Host(body) => Pin::new(body.as_mut()).poll_frame(cx).map_err(|_| Cut),
+            Source::Host(_) | Source::Cut if this.wire.gone() => Poll::Ready(Some(Err(Cut))),
+            Source::Host(body) => match ready!(Pin::new(body.as_mut()).poll_frame(cx)) {
+                Some(Err(_)) => {
+                    this.source = Source::Cut;
+                    Pin::new(this).poll_frame(cx)
+                }
+                frame => Poll::Ready(frame.map(|frame| frame.map_err(|_| Cut))),
+            },
+            // At an error hyper drops what it has not written yet: first that goes out.
+            Source::Cut if this.wire.out_before_cut(cx.waker()) => Poll::Ready(Some(Err(Cut))),
+            Source::Cut => Poll::Pending,
         }
     }
 
@@ -117,6 +127,7 @@ impl Body for Reply {
         match &self.source {
             Source::Own(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Source::Host(body) => body.is_end_stream(),
+            Source::Cut => false,
         }
     }
 
@@ -126,6 +137,7 @@ impl Body for Reply {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Source::Host(body) => body.size_hint(),
+            Source::Cut => SizeHint::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
 
@@ -31,6 +32,8 @@ pub(super) struct Wire {
     pub(super) answered: AtomicBool,
     pub(super) flushed: AtomicBool,
     pub(super) gone: AtomicBool,
+    refused: AtomicBool,
+    cut: AtomicBool,
     drain: AtomicBool,
     pub(super) waker: AtomicWaker,
 }
@@ -56,6 +59,39 @@ impl Wire {
     /// The client closed its side while a call was under way.
     pub(super) fn gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
+    }
+
+    /// A new request: nothing is said of its answer yet.
+    pub(super) fn begin(&self, fragment: bool) {
+        self.fragment.store(fragment, Ordering::Relaxed);
+        self.answered.store(false, Ordering::Relaxed);
+        self.refused.store(false, Ordering::Relaxed);
+    }
+
+    /// The answer to the present request is a refusal: what was sent behind it unasked is not read as a request.
+    pub(super) fn set_refused(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The host broke off: what came of its answer goes out first. Whether it is out.
+    pub(super) fn out_before_cut(&self, waker: &Waker) -> bool {
+        if !self.cut.swap(true, Ordering::Relaxed) {
+            // A flush from before does not count; hyper flushes when it finds nothing more to write.
+            self.flushed.store(false, Ordering::Relaxed);
+            waker.wake_by_ref();
+            return false;
+        }
+        self.waker.register(waker);
+        self.flushed.load(Ordering::Relaxed)
+    }
+
+    /// Someone waits for the end of a flush.
+    pub(super) fn awaits_flush(&self) -> bool {
+        self.answered.load(Ordering::Acquire) || self.cut.load(Ordering::Relaxed)
     }
 
     /// An answer goes out before the request was read to its end: the connection drains what still comes.

@@ -248,6 +248,32 @@ pub fn entry(host: &Host, more: &str) -> String {
     )
 }
 
+/// Writes what a leafgate is started with: cards, a fixture, its lock file and `policy.toml`.
+pub fn lay_out(dir: &Path, hosts: &str, more: &str, listen: &str) {
+    let at = |name: &str| dir.join(name);
+    std::fs::create_dir(at("cards")).unwrap();
+    std::fs::write(at("cards/seed-04.json"), card(json!({})).to_string()).unwrap();
+    std::fs::write(at("seed-04.txt"), FIXTURE).unwrap();
+    std::fs::write(at("glue.json"), json!(GLUE).to_string()).unwrap();
+    let fixture = |id: &str| {
+        format!(
+            "[[fixture]]\nid = \"{id}\"\nhash = \"{}\"\npath = \"seed-04.txt\"\nformat = \"text\"\nglue = \"glue.json\"\n",
+            fixture_hash()
+        )
+    };
+    std::fs::write(
+        at("fixtures.lock"),
+        format!("version = 1\n{}{}", fixture("seed-04"), fixture("doc-17")),
+    )
+    .unwrap();
+    let [proxy, admin] = free_ports();
+    let text = format!(
+        "version = 1\n[listen]\nproxy = \"127.0.0.1:{}\"\nadmin = \"127.0.0.1:{}\"\n{listen}\n[cards]\ndir = \"cards\"\n[fixtures]\nlock = \"fixtures.lock\"\n[ledger]\ndir = \"ledger\"\n{more}\n{hosts}",
+        proxy, admin
+    );
+    std::fs::write(at("policy.toml"), text).unwrap();
+}
+
 impl Gate {
     pub fn in_front_of(host: &Host) -> Gate {
         Gate::with(&entry(host, ""), "")
@@ -269,28 +295,7 @@ impl Gate {
 
     /// In a folder that holds files the policy names.
     pub fn built_in(dir: TempDir, hosts: &str, more: &str, listen: &str) -> Gate {
-        let at = |name: &str| dir.path().join(name);
-        std::fs::create_dir(at("cards")).unwrap();
-        std::fs::write(at("cards/seed-04.json"), card(json!({})).to_string()).unwrap();
-        std::fs::write(at("seed-04.txt"), FIXTURE).unwrap();
-        std::fs::write(at("glue.json"), json!(GLUE).to_string()).unwrap();
-        let fixture = |id: &str| {
-            format!(
-                "[[fixture]]\nid = \"{id}\"\nhash = \"{}\"\npath = \"seed-04.txt\"\nformat = \"text\"\nglue = \"glue.json\"\n",
-                fixture_hash()
-            )
-        };
-        std::fs::write(
-            at("fixtures.lock"),
-            format!("version = 1\n{}{}", fixture("seed-04"), fixture("doc-17")),
-        )
-        .unwrap();
-        let text = format!(
-            "version = 1\n[listen]\nproxy = \"127.0.0.1:{}\"\nadmin = \"127.0.0.1:{}\"\n{listen}\n[cards]\ndir = \"cards\"\n[fixtures]\nlock = \"fixtures.lock\"\n[ledger]\ndir = \"ledger\"\n{more}\n{hosts}",
-            free_port(),
-            free_port()
-        );
-        std::fs::write(at("policy.toml"), text).unwrap();
+        lay_out(dir.path(), hosts, more, listen);
         Gate::start(dir)
     }
 
@@ -371,22 +376,7 @@ impl Gate {
     }
 
     pub fn records(&self) -> Vec<Value> {
-        let mut names: Vec<PathBuf> = std::fs::read_dir(self.path("ledger"))
-            .unwrap()
-            .map(|e| e.unwrap().path())
-            .collect();
-        names.retain(|p| p.extension().is_some_and(|e| e == "jsonl"));
-        names.sort();
-        names
-            .iter()
-            .flat_map(|p| {
-                std::fs::read_to_string(p)
-                    .unwrap()
-                    .lines()
-                    .map(|l| serde_json::from_str(l).unwrap())
-                    .collect::<Vec<_>>()
-            })
-            .collect()
+        records_in(&self.path("ledger"))
     }
 
     pub fn of_kind(&self, kind: &str) -> Vec<Value> {
@@ -447,12 +437,30 @@ fn complete(raw: &[u8]) -> bool {
     head.contains("transfer-encoding: chunked") && raw.ends_with(b"0\r\n\r\n")
 }
 
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
+/// Every record of a ledger's folder.
+pub fn records_in(ledger: &Path) -> Vec<Value> {
+    let mut names: Vec<PathBuf> = std::fs::read_dir(ledger)
         .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+        .map(|e| e.unwrap().path())
+        .collect();
+    names.retain(|p| p.extension().is_some_and(|e| e == "jsonl"));
+    names.sort();
+    names
+        .iter()
+        .flat_map(|p| {
+            std::fs::read_to_string(p)
+                .unwrap()
+                .lines()
+                .map(|l| serde_json::from_str(l).unwrap())
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Two ports that differ: both are held until both are known.
+pub fn free_ports() -> [u16; 2] {
+    let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    held.map(|listener| listener.local_addr().unwrap().port())
 }
 
 pub fn b64(bytes: &[u8]) -> String {

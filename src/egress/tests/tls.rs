@@ -37,6 +37,8 @@ struct Leaf {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     spki: [u8; 32],
+    /// An OCSP answer, or nothing.
+    staple: Vec<u8>,
 }
 
 fn leaf_with(ca: &Ca, params: CertificateParams) -> Leaf {
@@ -47,6 +49,7 @@ fn leaf_with(ca: &Ca, params: CertificateParams) -> Leaf {
         chain: vec![certificate.der().clone()],
         spki: Sha256::digest(key.subject_public_key_info()).into(),
         key: PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+        staple: Vec::new(),
     }
 }
 
@@ -72,7 +75,7 @@ async fn serve(
         .with_protocol_versions(versions)
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(leaf.chain, leaf.key)
+        .with_single_cert_with_ocsp(leaf.chain, leaf.key, leaf.staple)
         .unwrap();
     config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
     let config = Arc::new(config);
@@ -186,6 +189,7 @@ async fn what_cannot_be_verified_gets_no_byte() {
             chain: vec![certificate.der().clone()],
             spki: [0; 32],
             key: PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+            staple: Vec::new(),
         }
     };
     let missing_intermediate = {
@@ -217,6 +221,7 @@ async fn what_cannot_be_verified_gets_no_byte() {
             leaf(&ca_good, "*.models.test"),
         ),
         ("name only in CN", leaf_with(&ca_good, name_in_cn)),
+        ("wildcard over a public suffix", leaf(&ca_good, "*.test")),
         ("expired", leaf_with(&ca_good, dated(2020, 2021))),
         ("not yet valid", leaf_with(&ca_good, dated(2090, 2091))),
         ("untrusted root", leaf(&ca_other, NAME)),
@@ -335,12 +340,43 @@ async fn a_pinned_key_comes_on_top_and_can_roll_over() {
 async fn an_address_is_verified_as_one_and_gives_no_sni() {
     let ca_good = ca("root");
     let file = written(&ca_good.pem);
-    for (name, reason) in [("127.0.0.1", None), ("127.0.0.2", Some("tls_failed"))] {
-        let (port, seen) = serve(leaf(&ca_good, name), BOTH, &[], answers()).await;
+    // An address that stands among the names as text is a name, and no address.
+    let mut as_text = CertificateParams::new(Vec::new()).unwrap();
+    let text = "127.0.0.1".try_into().unwrap();
+    as_text.subject_alt_names = vec![rcgen::SanType::DnsName(text)];
+    for (leaf, reason) in [
+        (leaf(&ca_good, "127.0.0.1"), None),
+        (leaf(&ca_good, "127.0.0.2"), Some("tls_failed")),
+        (leaf_with(&ca_good, as_text), Some("tls_failed")),
+    ] {
+        let (port, seen) = serve(leaf, BOTH, &[], answers()).await;
         let mut host = tls_host(port, file.path());
         host.base.host = "127.0.0.1".to_owned();
         assert_eq!(Way::to(host).call().await.reason, reason);
         assert_eq!(seen.lock().unwrap().hellos[0].0, None);
+    }
+}
+
+#[tokio::test]
+async fn a_staple_that_is_no_answer_is_refused() {
+    let ca_good = ca("root");
+    let file = written(&ca_good.pem);
+    for (staple, reason) in [
+        (&b"no answer"[..], Some("tls_failed")),
+        (&[0x30, 3, 10, 1, 0], Some("tls_failed")),
+        (&[0x30, 0x82, 0xff, 0xff, 10, 1, 0], Some("tls_failed")),
+        // The authority's word that it has no answer is one, and so is no staple.
+        (&[0x30, 3, 10, 1, 3], None),
+        (&[], None),
+    ] {
+        for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+            let mut leaf = leaf(&ca_good, NAME);
+            leaf.staple = staple.to_vec();
+            let (port, seen) = serve(leaf, &[version], &[], answers()).await;
+            let done = Way::to(tls_host(port, file.path())).call().await;
+            assert_eq!(done.reason, reason, "{staple:?}");
+            assert_eq!(seen.lock().unwrap().bytes.is_empty(), reason.is_some());
+        }
     }
 }
 

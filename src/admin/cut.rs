@@ -1,4 +1,4 @@
-//! An answer's body that may break off.
+//! An answer's body that may break off, as an export does where the ledger cannot be read on.
 //!
 //! Promises: what came before the break reaches the client first. hyper throws away what it has not flushed where a body fails, the head among it; a client that is shown nothing takes its call for unsent
 //! and sends it again. So hyper is let to its flush once before it hears of the failure.
