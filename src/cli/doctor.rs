@@ -8,6 +8,8 @@ mod machine;
 mod sockets;
 mod trail;
 
+pub(super) use environment::{KEYS, is_key};
+
 use std::path::PathBuf;
 
 use serde_json::json;

@@ -18,6 +18,8 @@ pub(super) enum Done {
     Yes,
     /// The answer is no: exit status 1.
     No,
+    /// Of a command that was run: its own.
+    Status(u8),
 }
 
 impl Done {
