@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::WaitOptions;
 
 use super::stage::{self, Fault, Step as _};
-use super::{hand, inside, masks, outside, privileges};
+use super::{hand, masks, outside, privileges};
 
 /// What is handed on to the command.
 pub(super) const HANDED_ON: [Signal; 6] = [
@@ -28,7 +28,7 @@ pub(super) const HANDED_ON: [Signal; 6] = [
 const ECHO: Duration = Duration::from_millis(250);
 
 pub(super) fn handed_on() -> SigSet {
-    inside::set(&HANDED_ON)
+    HANDED_ON.into_iter().collect()
 }
 
 pub(super) fn run(unix: bool, command: &[OsString]) -> Result<u8, Fault> {
@@ -37,11 +37,6 @@ pub(super) fn run(unix: bool, command: &[OsString]) -> Result<u8, Fault> {
     }
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .step("a signal at the parent's end")?;
-    let mut heard = handed_on();
-    heard.add(Signal::SIGCHLD);
-    heard.thread_block().step("blocking signals")?;
-    let signals = SignalFd::with_flags(&heard, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        .step("a descriptor for signals")?;
     let stdin = match hand::receive(io::stdin()).step("standard input")? {
         Some((hand::DESCRIPTORS, mut given)) if given.len() == 1 => given.remove(0),
         Some(_) | None => return Err(io::Error::other("not handed in")).step("standard input"),
@@ -53,6 +48,12 @@ pub(super) fn run(unix: bool, command: &[OsString]) -> Result<u8, Fault> {
         Err(error) => return Ok(not_started(command, &error)),
     };
     let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
+    // Only now: the command has the mask of the user's shell. Until now they were ignored, as PID 1 has it, and those from outside wait in the hand.
+    let mut heard = handed_on();
+    heard.add(Signal::SIGCHLD);
+    heard.thread_block().step("blocking signals")?;
+    let signals = SignalFd::with_flags(&heard, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .step("a descriptor for signals")?;
     Ok(watch(Pid::from_raw(pid), &signals))
 }
 
@@ -71,6 +72,10 @@ fn not_started(command: &[OsString], error: &io::Error) -> u8 {
 fn watch(command: Pid, signals: &SignalFd) -> u8 {
     let hand = io::stdin();
     let mut direct = BTreeMap::new();
+    // It may have ended before its end could be heard.
+    if let Some(code) = own(command, signals, &mut direct) {
+        return code;
+    }
     loop {
         let mut ready = [
             PollFd::new(&hand, PollFlags::IN),

@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 
 use nix::sched::CloneFlags;
-use nix::sys::signal::SigSet;
 use rustix::process::Signal;
 
 use super::stage::{self, Fault, Step as _};
@@ -27,10 +26,10 @@ pub(super) fn run(address: SocketAddr, unix: bool, command: &[OsString]) -> Resu
         .step("handing the listener out (this is a part of `leafgate run`; run that)")?;
     drop(listener);
     let given = hand.as_fd().try_clone_to_owned().step("standard input")?;
-    // From here on PID 1 hears the terminal; this process only waits.
-    first::handed_on().thread_block().step("blocking signals")?;
     let mut child =
         stage::first(unix, address, command, given).step("the first process of a PID namespace")?;
+    // After the start, since the command inherits the mask: from here on PID 1 hears the terminal, and this process only waits.
+    first::handed_on().thread_block().step("blocking signals")?;
     let ended = child.wait().step("waiting for the command")?;
     Ok(outside::code(ended))
 }
@@ -79,9 +78,4 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Fault> {
             other => return other.step(format!("listening at {address} in there")),
         }
     }
-}
-
-/// A set of signals.
-pub(super) fn set(signals: &[nix::sys::signal::Signal]) -> SigSet {
-    signals.iter().copied().collect()
 }
