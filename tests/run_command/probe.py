@@ -165,7 +165,7 @@ def key_lookup():
 
 @way
 def see_outside():
-    # 4 of `process_vm_readv` and `ptrace` need a process that can be named.
+    # `ptrace` and `process_vm_readv` need a process that can be named.
     os.kill(facts["pid"], 0)
     return "signalled"
 
@@ -190,7 +190,8 @@ def first_process_ptrace():
 
 @way
 def first_process_descriptors():
-    return os.listdir("/proc/1/fd")
+    # Their numbers may be listed; what is behind them is another matter.
+    return [os.readlink("/proc/1/fd/" + name) for name in os.listdir("/proc/1/fd")]
 
 
 @harmful

@@ -127,8 +127,3 @@ fn hand_on(command: Pid, number: u8, direct: &mut BTreeMap<u8, Instant>) {
         let _ = kill(command, signal);
     }
 }
-
-/// Everything above standard error, the user's shell's own descriptors too, stays here when the command starts.
-pub(super) fn keep_descriptors() {
-    close_fds::set_fds_cloexec(3, &[]);
-}

@@ -9,7 +9,7 @@ use nix::sched::CloneFlags;
 use rustix::process::Signal;
 
 use super::stage::{self, Fault, Step as _};
-use super::{first, hand, loopback, masks, mounts, outside};
+use super::{first, hand, loopback, masks, mounts, outside, privileges};
 
 pub(super) fn run(address: SocketAddr, unix: bool, command: &[OsString]) -> Result<u8, Fault> {
     // Of the outer namespace: what could be connected to by its path.
@@ -25,6 +25,7 @@ pub(super) fn run(address: SocketAddr, unix: bool, command: &[OsString]) -> Resu
     hand::send(&hand, hand::DESCRIPTORS, &[listener.as_fd()])
         .step("handing the listener out (this is a part of `leafgate run`; run that)")?;
     drop(listener);
+    privileges::for_the_first().step("capabilities for the first process")?;
     let given = hand.as_fd().try_clone_to_owned().step("standard input")?;
     let mut child =
         stage::first(unix, address, command, given).step("the first process of a PID namespace")?;

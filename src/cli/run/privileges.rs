@@ -11,14 +11,13 @@ use seccompiler::{
     SeccompRule,
 };
 
-use super::first;
-use super::stage::{Fault, Step as _};
+use super::stage::{self, Fault, Step as _};
 
 /// Everything, in the order in which one step does not take away what the next one needs.
 pub(super) fn drop_all(unix: bool) -> Result<(), Fault> {
     capabilities().step("dropping capabilities")?;
     rustix::thread::set_no_new_privs(true).step("no_new_privs")?;
-    first::keep_descriptors();
+    stage::keep_descriptors();
     for filter in [families(unix), calls()] {
         let mut program = filter.map_err(io::Error::other).step("a seccomp filter")?;
         other_numbers(&mut program);
@@ -29,6 +28,18 @@ pub(super) fn drop_all(unix: bool) -> Result<(), Fault> {
     // PID 1 has the hand: the command must not look into it.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .step("hiding the first process")
+}
+
+/// What PID 1 needs, past its start: a user other than root keeps nothing else when a program is started. It drops them before the command.
+pub(super) fn for_the_first() -> Result<(), Errno> {
+    let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_RESOURCE | CapabilitySet::SETPCAP;
+    let mut own = rustix::thread::capabilities(None)?;
+    own.inheritable |= needed;
+    rustix::thread::set_capabilities(None, own)?;
+    for one in needed.iter() {
+        rustix::thread::configure_capability_in_ambient_set(one, true)?;
+    }
+    Ok(())
 }
 
 /// None in hand, and none to be had: a program with capabilities on its file gets none, and root is a user like any other.

@@ -70,6 +70,11 @@ fn told(args: &[OsString]) -> Option<(bool, SocketAddr, &[OsString])> {
     (!command.is_empty()).then_some((unix != NO_UNIX, address, command))
 }
 
+/// Everything above standard error, what the user's shell left open too, is closed in each process that this one starts.
+pub(super) fn keep_descriptors() {
+    close_fds::set_fds_cloexec(3, &[]);
+}
+
 /// The one that makes the namespaces. Its standard input is the hand.
 pub(super) fn inside(
     args: &Args,
@@ -77,6 +82,7 @@ pub(super) fn inside(
     changes: &[Change],
     hand: OwnedFd,
 ) -> io::Result<Child> {
+    keep_descriptors();
     let unix = !args.no_unix_sockets;
     let mut stage = again(INSIDE, unix, way.address, &args.command, hand);
     for (name, value) in changes {
