@@ -214,18 +214,65 @@ fn nothing_but_leafgate_is_reached() {
     assert_eq!(before, 7, "{seen:#?}");
 
     facts["body"] = json!(String::from_utf8(body()).unwrap());
-    let output = leafgate(
-        &gate,
-        &["--card", "seed-04"],
-        &["python3", "-c", PROBE, &facts.to_string()],
-    )
-    .output()
-    .unwrap();
+    let mut users = vec![None];
+    users.extend(another_user(&gate).map(Some));
+    for (calls, user) in (1..).zip(&users) {
+        let mut command = leafgate(
+            &gate,
+            &["--card", "seed-04"],
+            &["python3", "-c", PROBE, &facts.to_string()],
+        );
+        if let Some(user) = user {
+            command = through(user, &command);
+        }
+        let output = command.output().unwrap();
+        all_shut(&output);
+        assert_eq!(outside.came.load(Ordering::SeqCst), before);
+        assert_eq!(host.seen().len(), calls);
+    }
+    assert!(!gate.wait("outcome", users.len()).is_empty());
+    assert!(outside.dir.path().join("server").exists());
+}
+
+/// Where the test runs as root: how to be a user without any right. Root keeps what such a user loses, so both are tried.
+fn another_user(gate: &Gate) -> Option<Vec<String>> {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    for path in [gate.dir.path().to_owned(), gate.path("cards")] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let line = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let mut probe = Command::new(env!("CARGO_BIN_EXE_leafgate"));
+    probe.arg("--version");
+    let there = through(&words, &probe).output();
+    if !there.is_ok_and(|output| output.status.success()) {
+        eprintln!(
+            "SKIPPED: tests/run_command.rs, as a user that is not root: no setpriv, or the binary is out of its reach"
+        );
+        return None;
+    }
+    Some(words)
+}
+
+/// The same command, started by another program.
+fn through(before: &[String], command: &Command) -> Command {
+    let mut started = Command::new(&before[0]);
+    started
+        .args(&before[1..])
+        .arg(command.get_program())
+        .args(command.get_args());
+    started
+}
+
+fn all_shut(output: &Output) {
     let seen = ways(&String::from_utf8_lossy(&output.stdout));
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", told(output));
     let tries = ["\n@way\n", "\n@harmful\n"].map(|mark| PROBE.matches(mark).count());
     let tries: usize = tries.iter().sum();
-    assert!(tries > 30 && seen.len() == tries + 1, "{}", told(&output));
+    assert!(tries > 30 && seen.len() == tries + 1, "{}", told(output));
     for (name, (open, detail)) in &seen {
         assert_eq!(*open, name == "leafgate", "{name}: {detail}");
         println!("{name}: {detail}");
@@ -243,10 +290,6 @@ fn nothing_but_leafgate_is_reached() {
     ] {
         assert!(seen[name].1.starts_with(error), "{name}: {}", seen[name].1);
     }
-    assert_eq!(outside.came.load(Ordering::SeqCst), before);
-    assert_eq!(host.seen().len(), 1);
-    assert!(!gate.wait("outcome", 1).is_empty());
-    assert!(outside.dir.path().join("server").exists());
 }
 
 /// The command's output and its environment's.
@@ -501,12 +544,8 @@ fn the_terminal_passes() {
         &[],
         &["python3", "-c", &format!("{IN_TERMINAL}{COUNTS}")],
     );
-    let output = Command::new("python3")
-        .args(["-c", TERMINAL])
-        .arg(run.get_program())
-        .args(run.get_args())
-        .output()
-        .unwrap();
+    let terminal = ["python3", "-c", TERMINAL].map(str::to_owned);
+    let output = through(&terminal, &run).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(
         text.matches("request -1 1\r\n").count(),
@@ -547,12 +586,8 @@ fn where_a_namespace_is_refused_nothing_runs() {
     // A user namespace that allows none below it, as some kernels are set up.
     let run = leafgate(&gate, &[], &["touch", mark.to_str().unwrap()]);
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
-    let output = Command::new("unshare")
-        .args(["-Ur", "sh", "-c", script, "sh"])
-        .arg(run.get_program())
-        .args(run.get_args())
-        .output()
-        .unwrap();
+    let without = ["unshare", "-Ur", "sh", "-c", script, "sh"].map(str::to_owned);
+    let output = through(&without, &run).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
