@@ -27,7 +27,7 @@ use support::{Gate, Host, body, entry};
 
 const PROBE: &str = include_str!("run_command/probe.py");
 /// What of it changes nothing, and works where nothing confines it.
-const OPEN_OUTSIDE: [&str; 12] = [
+const OPEN_OUTSIDE: [&str; 13] = [
     "dns_by_udp",
     "tcp_other_port",
     "tcp_six",
@@ -35,6 +35,7 @@ const OPEN_OUTSIDE: [&str; 12] = [
     "abstract_socket",
     "path_socket",
     "path_socket_with_a_space",
+    "path_socket_bound_by_another_name",
     "run_folder",
     "shared_memory",
     "see_outside",
@@ -137,6 +138,10 @@ impl Outside {
         let (path, space) = (dir.path().join("server"), dir.path().join("a server"));
         unix(UnixListener::bind(&path).unwrap());
         unix(UnixListener::bind(&space).unwrap());
+        // Listed by a name that leads nowhere for anybody else, as a relative one.
+        let folder = std::fs::File::open(dir.path()).unwrap();
+        let name_here = format!("/proc/self/fd/{}/hidden", folder.as_raw_fd());
+        unix(UnixListener::bind(name_here).unwrap());
         // A file of a service's folder, and one of shared memory: seen outside, not inside.
         let shm = Path::new("/dev/shm").join(&name);
         std::fs::write(&shm, "shared").unwrap();
@@ -144,7 +149,7 @@ impl Outside {
         let run = run.map_or_else(|| "/run/none".into(), |entry| entry.path());
         let facts = json!({
             "tcp": tcp("127.0.0.1:0"), "tcp6": tcp("[::1]:0"), "any": tcp("0.0.0.0:0"), "udp": udp_port, "own": own_address(),
-            "abstract": name, "path": path, "space": space, "run": run, "shm": shm, "pid": std::process::id(),
+            "abstract": name, "path": path, "space": space, "hidden": dir.path().join("hidden"), "run": run, "shm": shm, "pid": std::process::id(),
         });
         Outside {
             facts,
@@ -211,7 +216,7 @@ fn nothing_but_leafgate_is_reached() {
     }
     assert_eq!(seen.len(), OPEN_OUTSIDE.len(), "{seen:#?}");
     let before = outside.came.load(Ordering::SeqCst);
-    assert_eq!(before, 7, "{seen:#?}");
+    assert_eq!(before, 8, "{seen:#?}");
 
     facts["body"] = json!(String::from_utf8(body()).unwrap());
     let mut users = vec![None];

@@ -144,6 +144,11 @@ def path_socket_with_a_space():
 
 
 @way
+def path_socket_bound_by_another_name():
+    return connect(socket.AF_UNIX, facts["hidden"])
+
+
+@way
 def run_folder():
     return os.stat(facts["run"])
 

@@ -9,17 +9,17 @@ use nix::sched::CloneFlags;
 use rustix::process::Signal;
 
 use super::stage::{self, Fault, Step as _};
-use super::{first, hand, loopback, masks, mounts, outside, privileges};
+use super::{first, hand, loopback, masks, mounts, outside, privileges, sockets};
 
 pub(super) fn run(address: SocketAddr, unix: bool, command: &[OsString]) -> Result<u8, Fault> {
     // Of the outer namespace: what could be connected to by its path.
-    let sockets = masks::sockets().step("reading /proc/net/unix")?;
+    let found = sockets::all().step("reading /proc/net/unix")?;
     namespaces()?;
     // Where the process outside is killed, nothing stays behind.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .step("a signal at the parent's end")?;
     mounts::private().step("making the mounts private")?;
-    masks::lay(&sockets)?;
+    masks::lay(&found)?;
     let hand = io::stdin();
     let listener = listen(address)?;
     hand::send(&hand, hand::DESCRIPTORS, &[listener.as_fd()])

@@ -1,16 +1,14 @@
 //! What is laid over the file system: sockets of others, run-time folders, processes, and files by which the kernel is told to start something outside.
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
-use super::mounts;
 use super::stage::{Fault, Step as _};
+use super::{mounts, sockets};
 
 /// Folders of sockets and of what services share while they run.
 const EMPTY: [(&str, &std::ffi::CStr); 3] = [
@@ -21,36 +19,10 @@ const EMPTY: [(&str, &std::ffi::CStr); 3] = [
 /// Parts of `/proc` where root, even without capabilities, could name a program that the kernel starts outside, or stop the machine.
 const SYSTEM: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
 
-/// Paths of the Unix sockets of this network namespace. A relative one cannot be found from here.
-pub(super) fn sockets() -> io::Result<Vec<PathBuf>> {
-    let text = std::fs::read("/proc/net/unix")?;
-    let mut paths: Vec<PathBuf> = text
-        .split(|&b| b == b'\n')
-        .filter_map(path)
-        .map(|path| OsStr::from_bytes(path).into())
-        .collect();
-    paths.sort();
-    paths.dedup();
-    Ok(paths)
-}
-
-/// `Num RefCount Protocol Flags Type St Inode Path`; the path may hold spaces, an abstract name begins with `@`.
-fn path(line: &[u8]) -> Option<&[u8]> {
-    let mut rest = line;
-    for _ in 0..7 {
-        let start = rest.iter().position(|b| !b.is_ascii_whitespace())?;
-        let word = rest.get(start..)?;
-        let end = word.iter().position(u8::is_ascii_whitespace)?;
-        rest = word.get(end..)?;
-    }
-    rest.strip_prefix(b" ")
-        .filter(|path| path.starts_with(b"/"))
-}
-
 /// All but what needs the PID namespace.
-pub(super) fn lay(sockets: &[PathBuf]) -> Result<(), Fault> {
+pub(super) fn lay(found: &[PathBuf]) -> Result<(), Fault> {
     let folder = std::env::current_dir().step("the working directory")?;
-    for socket in sockets {
+    for socket in found {
         mask_socket(socket).step(format!("masking the socket {}", socket.display()))?;
     }
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -82,10 +54,9 @@ pub(super) fn lay(sockets: &[PathBuf]) -> Result<(), Fault> {
 }
 
 fn mask_socket(socket: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(socket) {
-        Ok(found) if found.file_type().is_socket() => {}
-        // Gone, of another root, or where this user cannot go: then neither can the command.
-        Ok(_) | Err(_) => return Ok(()),
+    // Masked by another of its paths, or gone.
+    if !sockets::is_socket(socket) {
+        return Ok(());
     }
     match rustix::mount::mount_bind("/dev/null", socket) {
         Err(Errno::NOENT) => Ok(()),
@@ -133,26 +104,4 @@ pub(super) fn processes() -> Result<(), Fault> {
         rustix::mount::mount_remount(&at, flags, "").step(step())?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_path_of_a_socket_is_found_and_no_other_name() {
-        let line = |path: &str| {
-            let line = format!("0000000033b43035: 00000002 00000000 00010000 0001 01  1541{path}");
-            super::path(line.as_bytes()).map(|path| String::from_utf8_lossy(path).into_owned())
-        };
-        assert_eq!(line(" /tmp/a b"), Some("/tmp/a b".to_owned()));
-        assert_eq!(line(" @/tmp/abstract"), None);
-        assert_eq!(line(" relative"), None);
-        assert_eq!(line(""), None);
-        assert_eq!(
-            super::path(b"Num       RefCount Protocol Flags    Type St Inode Path"),
-            None
-        );
-        assert_eq!(super::path(b""), None);
-    }
 }

@@ -10,9 +10,13 @@ use rustix::mount::{MountFlags, MountPropagationFlags};
 /// One line of `/proc/self/mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mount {
+    /// Of the file system: `8:1`.
+    pub(super) device: OsString,
+    /// What of the file system is mounted.
+    pub(super) root: PathBuf,
     pub(super) at: PathBuf,
     pub(super) kind: OsString,
-    flags: MountFlags,
+    pub(super) flags: MountFlags,
 }
 
 /// Nothing that is mounted here shows outside, nor the other way round.
@@ -44,6 +48,8 @@ fn mount(line: &[u8]) -> Option<Mount> {
         };
     }
     Some(Mount {
+        device: unescaped(words.get(2)?),
+        root: unescaped(words.get(3)?).into(),
         at: unescaped(words.get(4)?).into(),
         kind: OsStr::from_bytes(words.get(dash + 1)?).to_owned(),
         flags,
@@ -98,6 +104,8 @@ mod tests {
         assert_eq!(
             mount(line).unwrap(),
             Mount {
+                device: "98:0".into(),
+                root: "/m".into(),
                 at: "/a b\\".into(),
                 kind: "ext4".into(),
                 flags: MountFlags::NOSUID | MountFlags::RELATIME,

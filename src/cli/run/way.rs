@@ -26,7 +26,7 @@ impl Way {
         let ip = match bound.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            ip => ip,
+            ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
         };
         let address = SocketAddr::new(ip, bound.port());
         if ip != bound.ip() && !listen.names.contains(&address.to_string()) {
