@@ -377,6 +377,38 @@ while s.recv(65536): pass
     assert_eq!(host.seen().len(), 40);
 }
 
+/// Whatever loopback address it has; and a policy whose secrets are not in this shell.
+#[test]
+fn the_address_inside_is_the_one_outside() {
+    if !possible("the_address_inside_is_the_one_outside") {
+        return;
+    }
+    let script = "import os, socket, urllib.parse\nu = urllib.parse.urlparse(os.environ['ANTHROPIC_BASE_URL'])\nprint(u.netloc, socket.create_connection((u.hostname, u.port)).recv(9).decode())";
+    for ip in ["127.0.0.1", "127.0.0.5", "[::1]"] {
+        let listener = TcpListener::bind(format!("{ip}:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.write_all(b"leafgate");
+            }
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let policy = format!(
+            "version = 1\n[listen]\nproxy = \"{address}\"\ntoken_env = \"NOT_IN_THIS_SHELL\"\n[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodels = [\"tiny\"]\n"
+        );
+        let file = dir.path().join("policy.toml");
+        std::fs::write(&file, policy).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_leafgate"))
+            .args(["run", "--policy"])
+            .arg(file)
+            .args(["--", "python3", "-c", script])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(text, format!("{address} leafgate\n"), "{}", told(&output));
+    }
+}
+
 #[test]
 fn the_exit_status_is_the_commands_own() {
     if !possible("the_exit_status_is_the_commands_own") {

@@ -8,6 +8,7 @@ mod machine;
 mod sockets;
 mod trail;
 
+#[cfg(target_os = "linux")]
 pub(super) use environment::{KEYS, is_key};
 
 use std::path::PathBuf;

@@ -19,6 +19,7 @@ pub(super) enum Done {
     /// The answer is no: exit status 1.
     No,
     /// Of a command that was run: its own.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     Status(u8),
 }
 

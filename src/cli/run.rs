@@ -7,6 +7,11 @@
 //! Three processes of one program: this one stays outside (`bridge`); `inside` makes the namespaces; `first` is PID 1 in there, starts the command, hands
 //! signals on and gives its exit status back. Nothing of it is a thread when a namespace is made, and nothing needs `unsafe`.
 
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "elsewhere the arguments are read and refused")
+)]
+
 #[cfg(target_os = "linux")]
 mod bridge;
 #[cfg(target_os = "linux")]

@@ -105,3 +105,28 @@ pub(super) fn processes() -> Result<(), Fault> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_that_lead_out_of_a_masked_folder_are_made_again_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, target) in [
+            ("system", "/nix/store/system"),
+            ("inner", "/run/other"),
+            ("relative", "../run"),
+        ] {
+            symlink(target, folder.path().join(name)).unwrap();
+        }
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        assert_eq!(
+            links_out(folder.path()),
+            [("system".into(), "/nix/store/system".into())]
+        );
+    }
+}
