@@ -8,13 +8,17 @@ use std::path::{Path, PathBuf};
 const DEMO: &str = "src/cli/demo/client.rs";
 /// `fixture learn` starts the user's own command, which the user wrote on the command line; no call is in hand there.
 const LEARN: &str = "src/cli/fixture_learn/command.rs";
+/// `run` starts itself again and the user's own command, each inside of what it confines.
+const STAGE: &str = "src/cli/run/stage.rs";
+/// `run` carries what the command sent to leafgate's own listener: it connects to leafgate, not out of it.
+const BRIDGE: &str = "src/cli/run/bridge.rs";
 
 /// What opens a way out, and the files besides `src/egress/` where it may stand, with the reason.
 const DOORS: [(&str, &[&str]); 17] = [
-    ("::connect(", &[DEMO]),
+    ("::connect(", &[DEMO, BRIDGE]),
     (".connect(", &[]),
-    ("connect_timeout", &[]),
-    ("TcpStream::connect", &[DEMO]),
+    ("connect_timeout", &[BRIDGE]),
+    ("TcpStream::connect", &[DEMO, BRIDGE]),
     ("UnixDatagram", &[]),
     ("UdpSocket", &[]),
     ("lookup_host", &[]),
@@ -23,7 +27,7 @@ const DOORS: [(&str, &[&str]); 17] = [
     ("getaddrinfo", &[]),
     ("hickory", &[]),
     ("TlsConnector", &[]),
-    ("Command::new", &[LEARN]),
+    ("Command::new", &[LEARN, STAGE]),
     ("process::Command", &[LEARN]),
     ("hyper::client", &[]),
     ("Door(", &[]),

@@ -8,6 +8,9 @@ mod machine;
 mod sockets;
 mod trail;
 
+#[cfg(target_os = "linux")]
+pub(super) use environment::{KEYS, is_key};
+
 use std::path::PathBuf;
 
 use serde_json::json;

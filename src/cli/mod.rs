@@ -30,6 +30,7 @@ mod pin;
 mod policy;
 mod progress;
 mod rooms;
+mod run;
 mod serve;
 
 use std::ffi::OsString;
@@ -72,6 +73,7 @@ enum Command {
     Pin(pin::Args),
     Policy(policy::Args),
     Ledger(ledger::Args),
+    Run(run::Args),
     Doctor(doctor::Args),
     Completions(pages::Completions),
     Man(pages::Man),
@@ -79,6 +81,10 @@ enum Command {
 
 /// Runs one command line and gives its exit status.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if let Some(status) = run::stage(&args) {
+        return status;
+    }
     let args = match Args::try_parse_from(args) {
         Ok(args) => args,
         Err(error) => return usage(&error),
@@ -88,6 +94,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     match done {
         Ok(Done::Yes) | Err(Failure::ReaderGone) => 0,
         Ok(Done::No) => 1,
+        Ok(Done::Status(status)) => status,
         Err(Failure::Lines(lines)) => {
             // What was found before the fault is shown before it.
             let _ = out.flush();
@@ -111,6 +118,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<Done, Failure> {
         Command::Pin(args) => pin::run(args, out),
         Command::Policy(args) => policy::run(args, out),
         Command::Ledger(args) => ledger::run(args, out),
+        Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Completions(args) => pages::completions(&args, &mut Args::command(), out),
         Command::Man(args) => pages::man(&args, Args::command(), out),

@@ -18,6 +18,9 @@ pub(super) enum Done {
     Yes,
     /// The answer is no: exit status 1.
     No,
+    /// Of a command that was run: its own.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    Status(u8),
 }
 
 impl Done {

@@ -20,7 +20,7 @@ const BASES: [&str; 6] = [
     "OLLAMA_HOST",
 ];
 /// Keys with which a client that misses its base URL reaches a host.
-const KEYS: [&str; 10] = [
+pub(in crate::cli) const KEYS: [&str; 10] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
     "AZURE_OPENAI_API_KEY",
@@ -170,11 +170,14 @@ fn is_listener(url: &str, listener: SocketAddr) -> bool {
     same && port == listener.port()
 }
 
+/// `card:NAME` is an attachment, and `unused` and its like open no door; a short value is no key.
+pub(in crate::cli) fn is_key(value: &str) -> bool {
+    !value.starts_with("card:") && value.len() >= 16
+}
+
 fn keys<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> Vec<Finding> {
-    // `card:NAME` is an attachment, and `unused` and its like open no door; a short value is no key.
-    let real = |value: &str| !value.starts_with("card:") && value.len() >= 16;
     KEYS.iter()
-        .filter(|name| value(name).is_some_and(real))
+        .filter(|name| value(name).is_some_and(is_key))
         .map(|name| {
             Finding::new(
                 format!("{name} holds a key in this shell"),

@@ -1,0 +1,82 @@
+//! The process that makes the namespaces. It has one thread and has read nothing of a client.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
+
+use nix::sched::CloneFlags;
+use rustix::process::Signal;
+
+use super::stage::{self, Fault, Step as _};
+use super::{first, hand, loopback, masks, mounts, outside, privileges, sockets};
+
+pub(super) fn run(address: SocketAddr, unix: bool, command: &[OsString]) -> Result<u8, Fault> {
+    // Of the outer namespace: what could be connected to by its path.
+    let found = sockets::all().step("reading /proc/net/unix")?;
+    namespaces()?;
+    // Where the process outside is killed, nothing stays behind.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .step("a signal at the parent's end")?;
+    mounts::private().step("making the mounts private")?;
+    masks::lay(&found)?;
+    let hand = io::stdin();
+    let listener = listen(address)?;
+    hand::send(&hand, hand::DESCRIPTORS, &[listener.as_fd()])
+        .step("handing the listener out (this is a part of `leafgate run`; run that)")?;
+    drop(listener);
+    privileges::for_the_first().step("capabilities for the first process")?;
+    let given = hand.as_fd().try_clone_to_owned().step("standard input")?;
+    let mut child =
+        stage::first(unix, address, command, given).step("the first process of a PID namespace")?;
+    // After the start, since the command inherits the mask: from here on PID 1 hears the terminal, and this process only waits.
+    first::handed_on().thread_block().step("blocking signals")?;
+    let ended = child.wait().step("waiting for the command")?;
+    Ok(outside::code(ended))
+}
+
+/// The user's own ids, and nobody else's, stand for themselves in there.
+fn namespaces() -> Result<(), Fault> {
+    let (uid, gid) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    nix::sched::unshare(CloneFlags::CLONE_NEWUSER).step("a user namespace")?;
+    for (file, text) in [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{uid} {uid} 1")),
+        ("gid_map", format!("{gid} {gid} 1")),
+    ] {
+        let file = format!("/proc/self/{file}");
+        std::fs::write(&file, text).step(format!("writing {file}"))?;
+    }
+    for (flag, name) in [
+        (CloneFlags::CLONE_NEWNET, "a network namespace"),
+        (CloneFlags::CLONE_NEWNS, "a mount namespace"),
+        (CloneFlags::CLONE_NEWIPC, "an IPC namespace"),
+        (CloneFlags::CLONE_NEWPID, "a PID namespace"),
+    ] {
+        nix::sched::unshare(flag).step(name)?;
+    }
+    Ok(())
+}
+
+/// The listener that the command finds at leafgate's own address.
+fn listen(address: SocketAddr) -> Result<TcpListener, Fault> {
+    loopback::up().step("bringing the loopback interface up")?;
+    let ip = address.ip();
+    if !ip.is_loopback() {
+        loopback::add(ip).step(format!("the address {ip} in the network namespace"))?;
+    }
+    // IPv6 may be off, or its address not there yet; the first is said, the second waited for.
+    let mut tries = 0;
+    loop {
+        match TcpListener::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable && tries < 50 => {
+                tries += 1;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            other => return other.step(format!("listening at {address} in there")),
+        }
+    }
+}

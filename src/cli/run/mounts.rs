@@ -1,0 +1,127 @@
+//! The mounts of this process: what they are, and the few changes that masks need.
+
+use std::ffi::{CStr, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, MountPropagationFlags};
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mount {
+    /// Of the file system: `8:1`.
+    pub(super) device: OsString,
+    /// What of the file system is mounted.
+    pub(super) root: PathBuf,
+    pub(super) at: PathBuf,
+    pub(super) kind: OsString,
+    pub(super) flags: MountFlags,
+}
+
+/// Nothing that is mounted here shows outside, nor the other way round.
+pub(super) fn private() -> io::Result<()> {
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    Ok(rustix::mount::mount_change("/", flags)?)
+}
+
+pub(super) fn all() -> io::Result<Vec<Mount>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|&b| b == b'\n').filter_map(mount).collect())
+}
+
+/// `36 35 98:0 /root /at rw,noatime shared:1 - ext4 /dev/root rw`
+fn mount(line: &[u8]) -> Option<Mount> {
+    let words: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
+    let dash = words.iter().position(|&word| word == b"-")?;
+    let mut flags = MountFlags::empty();
+    for word in words.get(5)?.split(|&b| b == b',') {
+        flags |= match word {
+            b"ro" => MountFlags::RDONLY,
+            b"nosuid" => MountFlags::NOSUID,
+            b"nodev" => MountFlags::NODEV,
+            b"noexec" => MountFlags::NOEXEC,
+            b"noatime" => MountFlags::NOATIME,
+            b"nodiratime" => MountFlags::NODIRATIME,
+            b"relatime" => MountFlags::RELATIME,
+            _ => MountFlags::empty(),
+        };
+    }
+    Some(Mount {
+        device: unescaped(words.get(2)?),
+        root: unescaped(words.get(3)?).into(),
+        at: unescaped(words.get(4)?).into(),
+        kind: OsStr::from_bytes(words.get(dash + 1)?).to_owned(),
+        flags,
+    })
+}
+
+/// `\040` is a space.
+fn unescaped(word: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = (byte == b'\\').then(|| after.get(..3)).flatten();
+        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        if let Some(byte) = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            out.push(byte);
+            rest = after.get(3..).unwrap_or_default();
+        } else {
+            out.push(byte);
+            rest = after;
+        }
+    }
+    OsString::from_vec(out)
+}
+
+/// An empty folder over this one.
+pub(super) fn empty(at: &Path, mode: &CStr) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(rustix::mount::mount("tmpfs", at, "tmpfs", flags, mode)?)
+}
+
+/// Everything mounted here or below may be read only. In a user namespace a flag that stands may not be dropped, so each keeps its own.
+pub(super) fn read_only(under: &Path) -> io::Result<()> {
+    for mount in all()?.iter().filter(|mount| mount.at.starts_with(under)) {
+        let flags = mount.flags | MountFlags::BIND | MountFlags::RDONLY;
+        match rustix::mount::mount_remount(&mount.at, flags, "") {
+            // Below another mount: nobody gets there.
+            Err(rustix::io::Errno::NOENT) => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_gives_place_kind_and_flags() {
+        let line = b"36 35 98:0 /m /a\\040b\\134 rw,nosuid,relatime shared:1 master:2 - ext4 /dev/x rw,errors=continue";
+        assert_eq!(
+            mount(line).unwrap(),
+            Mount {
+                device: "98:0".into(),
+                root: "/m".into(),
+                at: "/a b\\".into(),
+                kind: "ext4".into(),
+                flags: MountFlags::NOSUID | MountFlags::RELATIME,
+            }
+        );
+        assert!(mount(b"").is_none());
+        assert!(mount(b"36 35 98:0 / /x rw").is_none());
+    }
+
+    #[test]
+    fn this_machine_has_a_root() {
+        assert!(
+            all()
+                .unwrap()
+                .iter()
+                .any(|mount| mount.at == Path::new("/"))
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! The process that stays outside: it starts the inner ones, carries connections, and hands signals on.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitStatus;
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::super::out::{Done, Failure};
+use super::super::policy;
+use super::way::Way;
+use super::{Args, bridge, environment, first, hand, stage};
+use crate::card::{CardStore, Reading};
+use crate::policy::Policy;
+
+pub(super) fn run(args: &Args) -> Result<Done, Failure> {
+    let policy = load(args.policy.as_deref())?;
+    let way = Way::of(&policy.listen)?;
+    let card = args.card.as_deref();
+    if let Some(card) = card {
+        known(card, &policy)?;
+    }
+    if args.ca.is_some() && way.tls.is_none() {
+        return Err(Failure::new(
+            "--ca: leafgate listens without TLS here (listen.tls); leave it out",
+        ));
+    }
+    let ca = args.ca.as_deref().map(absolute).transpose()?;
+    let way = Way {
+        tls: way.tls.as_deref().map(absolute).transpose()?,
+        ..way
+    };
+    bridge::reachable(way.address, args.policy.as_deref())?;
+    let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let changes = environment::changes(&variables, &way, card, ca.as_deref(), args.keep_env);
+    let (ours, theirs) = hand::pair().map_err(|error| Failure::of(&error))?;
+    let mut inside = stage::inside(args, &way, &changes, theirs)
+        .map_err(|error| Failure::new(format!("leafgate could not start itself again: {error}")))?;
+    // PID 1 takes it; its own standard input is the hand.
+    let stdin = std::io::stdin();
+    // Where the inner process has gone already, its exit status says more.
+    let _ = hand::send(&ours, hand::DESCRIPTORS, &[stdin.as_fd()]);
+    let listeners = match hand::receive(&ours) {
+        Ok(Some((hand::DESCRIPTORS, listeners))) if !listeners.is_empty() => listeners,
+        // It said why on standard error.
+        Ok(_) | Err(_) => {
+            return Ok(Done::Status(match inside.wait() {
+                Ok(status) if !status.success() => code(status),
+                Ok(_) | Err(_) => 2,
+            }));
+        }
+    };
+    let waited = carry(listeners, &way, ours, move || inside.wait())?;
+    waited
+        .map(|status| Done::Status(code(status)))
+        .map_err(|error| Failure::new(format!("the command's end was not seen: {error}")))
+}
+
+/// The policy, where the client's shell has none of its secrets: none is used here.
+fn load(file: Option<&Path>) -> Result<Policy, Failure> {
+    let Some(file) = file else {
+        return policy::load(None);
+    };
+    let any = |name: &str| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        Some(value.unwrap_or_else(|| OsString::from("not-in-this-shell")))
+    };
+    Policy::load_with(file, &any)
+        .map_err(|faults| Failure::Lines(faults.iter().map(ToString::to_string).collect()))
+}
+
+fn known(card: &str, policy: &Policy) -> Result<(), Failure> {
+    let store = CardStore::read(&policy.cards_dir).map_err(|fault| Failure::of(&fault))?;
+    if matches!(store.get(card), Reading::Missing) {
+        let place = policy.cards_dir.display();
+        return Err(Failure::new(format!(
+            "--card: {card}.json is not in {place}; `leafgate card new` writes one"
+        )));
+    }
+    Ok(())
+}
+
+fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {
+    let found = std::fs::canonicalize(path);
+    found.map_err(|error| Failure::file(path, &error))
+}
+
+/// Carries connections and signals until the command's end.
+fn carry(
+    listeners: Vec<OwnedFd>,
+    way: &Way,
+    hand: OwnedFd,
+    wait: impl FnOnce() -> std::io::Result<ExitStatus> + Send + 'static,
+) -> Result<std::io::Result<ExitStatus>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("no runtime: {error}")))?;
+    runtime.block_on(async {
+        for listener in listeners {
+            bridge::carry(listener, way.address)
+                .map_err(|error| Failure::new(format!("the listener inside: {error}")))?;
+        }
+        let mut waited = tokio::task::spawn_blocking(wait);
+        let mut signals =
+            heard().map_err(|error| Failure::new(format!("signals cannot be heard: {error}")))?;
+        loop {
+            tokio::select! {
+                status = &mut waited => {
+                    return Ok(status.map_err(std::io::Error::other).and_then(|status| status));
+                }
+                Some(number) = signals.recv() => {
+                    // Where PID 1 has gone, so has the command.
+                    let _ = hand::send(&hand, number, &[]);
+                }
+            }
+        }
+    })
+}
+
+/// The signals that PID 1 hands on, as their numbers. Heard only now: what the user's shell had set to be ignored is ignored by the command.
+fn heard() -> std::io::Result<mpsc::Receiver<u8>> {
+    let (to, from) = mpsc::channel(16);
+    for kind in first::HANDED_ON {
+        let number = kind as i32;
+        let mut signal = signal(SignalKind::from_raw(number))?;
+        let to = to.clone();
+        tokio::spawn(async move {
+            while signal.recv().await.is_some() {
+                let _ = to.send(u8::try_from(number).unwrap_or_default()).await;
+            }
+        });
+    }
+    Ok(from)
+}
+
+/// What a shell says of such an end.
+pub(super) fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|number| 128 + number);
+    let code = status.code().or(signal).unwrap_or(255);
+    u8::try_from(code).unwrap_or(255)
+}
+
+/// The signal of a number that came over the hand.
+pub(super) fn signal_of(number: u8) -> Option<Signal> {
+    Signal::try_from(i32::from(number)).ok()
+}
