@@ -35,14 +35,13 @@ where
         if let Some(failed) = self.failed.take() {
             return Poll::Ready(Some(Err(failed)));
         }
-        match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Ready(Some(Err(failed))) => {
-                self.failed = Some(failed);
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            other => other,
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Err(failed))) = polled {
+            self.failed = Some(failed);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
