@@ -7,6 +7,7 @@ mod alone;
 mod answers;
 mod capture;
 mod command;
+mod lacking;
 mod tell;
 
 use std::io::Write as _;
