@@ -132,7 +132,8 @@ impl Admitted {
                         Field::Body,
                         format!(
                             "{place} is not bound to the fixture ({} characters uncovered); {}",
-                            unbound.uncovered, unbound.hint
+                            unbound.uncovered,
+                            unbound.hint_for(self.policy.file.as_deref())
                         ),
                     )
                 })?

@@ -89,7 +89,7 @@ pub(super) fn many(count: usize, one: &str, more: &str) -> String {
 }
 
 /// A remark on standard error.
-pub(super) fn note(line: &str) {
+pub(in crate::cli) fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "leafgate: {}", safe(line));
 }
 
