@@ -144,6 +144,13 @@ pub(super) fn entries(lock: &Path) -> Vec<Entry> {
         .unwrap_or_default()
 }
 
+/// The entries of the policy's lock file; a default one that is not there has none.
+pub(super) fn registered(policy: &Policy) -> Result<Vec<Entry>, Failure> {
+    let registry = Registry::load(&policy.fixtures)
+        .map_err(|faults| Failure::Lines(faults.iter().map(ToString::to_string).collect()))?;
+    Ok(registry.entries().cloned().collect())
+}
+
 pub(super) fn add_failed(fault: AddFault) -> Failure {
     if let AddFault::Lock(faults) = &fault
         && !faults.is_empty()
