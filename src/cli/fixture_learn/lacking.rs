@@ -56,16 +56,20 @@ pub(super) fn tell(
     }
     let open = learned.single > 0 || !learned.lacking.is_empty();
     if open && learned.bodies > 1 && outcome.then.none() {
-        by_hand(subject, out)?;
+        by_hand(subject, outcome, out)?;
     }
     Ok(())
 }
 
 /// No look at bodies finds more: the person knows which part is data.
-fn by_hand(subject: &Subject, out: &mut Out) -> Result<(), Failure> {
-    if let Some(glue) = &subject.entry.glue {
-        let lock = &subject.policy.fixtures.lock;
-        let file = lock.parent().unwrap_or(lock).join(glue);
+fn by_hand(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), Failure> {
+    let lock = &subject.policy.fixtures.lock;
+    let beside = |glue| lock.parent().unwrap_or(lock).join(glue);
+    let written = outcome
+        .written
+        .as_ref()
+        .and_then(|written| written.glue.clone());
+    if let Some(file) = written.or_else(|| subject.entry.glue.as_ref().map(beside)) {
         return out.line(format!(
             "  write the parts around your data in {} by hand, a JSON array of strings, and run learn again",
             crate::cli::out::safe(&file.display().to_string())
