@@ -302,11 +302,13 @@ mod tests {
     #[test]
     fn the_hash_is_held_against_the_lock_file() {
         let dir = tempfile::tempdir().unwrap();
-        let policy = "version = 1\n[hosts.\"models.example.org\"]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodels = [\"m\"]\nbind = \"cover\"\n";
+        let policy = "version = 1\n[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodels = [\"m\"]\nbind = \"cover\"\n";
         let file = dir.path().join("policy.toml");
         std::fs::write(&file, policy).unwrap();
         let policy = Policy::load(&file).unwrap();
-        let text = GOOD.replace("HEX", &"0a".repeat(32));
+        let text = GOOD
+            .replace("HEX", &"0a".repeat(32))
+            .replace("models.example.org", "local");
         let card = Card::parse(text.as_bytes()).unwrap();
         let found = || {
             let entries = rooms::registered(&policy).unwrap();

@@ -13,13 +13,8 @@ use crate::fixture::Proposal;
 /// Characters shown of a string of one text, at most.
 const CLIP: usize = 300;
 
-/// `terminal`: whether the output is one.
-pub(super) fn tell(
-    subject: &Subject,
-    outcome: &Outcome,
-    terminal: bool,
-    out: &mut Out,
-) -> Result<(), Failure> {
+pub(super) fn tell(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), Failure> {
+    let terminal = out.on_terminal();
     let learned = &outcome.learned;
     if !learned.lacking.is_empty() {
         let label = out.paint(Tone::Half, "would not suffice:", 0);

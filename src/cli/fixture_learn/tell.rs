@@ -1,7 +1,7 @@
 //! What `fixture learn` says: the calls, each proposal with its text and count, and how many bodies would be bound.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use serde_json::{Value, json};
 
@@ -204,7 +204,7 @@ fn proposals(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), 
             )
         ))?;
     }
-    lacking::tell(subject, outcome, std::io::stdout().is_terminal(), out)
+    lacking::tell(subject, outcome, out)
 }
 
 /// One string that recurs: its number where it is proposed, its count and its text.
