@@ -123,7 +123,7 @@ fn a_template_is_learnt_and_private_text_is_not() {
     );
     assert!(out.contains("     |\\n\\nAnswer:|\n"), "{out}");
     assert!(
-        out.contains("never proposed: 1 uncovered string\n"),
+        out.contains("never proposed: 1 uncovered string (a terminal shows them)\n"),
         "{out}"
     );
     assert!(out.contains("0 of 6 bodies now, 4 with this glue"), "{out}");
@@ -195,7 +195,7 @@ fn check(dir: &Path) {
     assert_eq!(
         facts,
         serde_json::json!({"bound": false, "findings": [
-            {"pointer": "/messages/0/content", "reason": "text", "uncovered": PRIVATE.len()},
+            {"pointer": "/messages/0/content", "reason": "text", "uncovered": PRIVATE.len(), "glue": 0},
         ]})
     );
 }
@@ -295,6 +295,173 @@ fn the_commands_for_stop_words_do_what_they_say() {
     assert_eq!(status, Some(0), "{out}");
     assert!(out.contains("every body is covered"), "{out}");
     assert!(out.contains("3 of 3 bodies are bound now"), "{out}");
+}
+
+const QUIZ: [(&str, [&str; 3]); 4] = [
+    (
+        "What is the unit of electrical resistance?",
+        ["Volt", "Ohm", "Watt"],
+    ),
+    (
+        "Which river flows through Vienna?",
+        ["Rhine", "Elbe", "Danube"],
+    ),
+    (
+        "How many chambers does a human heart have?",
+        ["4", "3", "2"],
+    ),
+    ("What is the chemical symbol of gold?", ["Au", "Ag", "Gd"]),
+];
+
+/// A registered quiz, and a body for each item, behind what `more` says of its number.
+fn quiz(more: impl Fn(usize) -> String) -> tempfile::TempDir {
+    let dir = folder();
+    let (mut lines, mut bodies) = (String::new(), String::new());
+    for (at, (question, [a, b, c])) in QUIZ.iter().enumerate() {
+        let item = serde_json::json!({"question": question, "options": [a, b, c]});
+        lines += &(item.to_string() + "\n");
+        let content = format!(
+            "Question: {question}\nA) {a}\nB) {b}\nC) {c}\n{}Reply with one letter.",
+            more(at)
+        );
+        let messages = [
+            serde_json::json!({"role": "system", "content": "You are a careful tutor who answers questions."}),
+            serde_json::json!({"role": "user", "content": content}),
+        ];
+        bodies += &(serde_json::json!({"model": "tiny", "messages": messages}).to_string() + "\n");
+    }
+    std::fs::write(dir.path().join("quiz.jsonl"), lines).unwrap();
+    std::fs::write(dir.path().join("bodies.jsonl"), bodies).unwrap();
+    let (status, out, _) = run(
+        dir.path(),
+        "fixture add quiz.jsonl --id quiz --format jsonl",
+    );
+    assert_eq!(status, Some(0), "{out}");
+    dir
+}
+
+fn run(dir: &Path, line: &str) -> (Option<i32>, String, String) {
+    let output = leafgate(dir, &line.split(' ').collect::<Vec<_>>());
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    (output.status.code(), out, err)
+}
+
+#[test]
+fn a_quiz_is_learnt_and_a_private_sentence_in_it_is_told_from_the_glue_beside_it() {
+    let dir = quiz(|_| String::new());
+    let dir = dir.path();
+    let learn = "fixture learn --id quiz --policy policy.toml --from bodies.jsonl --accept";
+    let (status, out, _) = run(dir, learn);
+    assert_eq!(status, Some(0), "{out}");
+    for part in [
+        "\\nA) ",
+        "\\nB) ",
+        "\\nC) ",
+        "\\nReply with one letter.",
+        "Question: ",
+    ] {
+        assert!(out.contains(&format!("     |{part}|\n")), "{part}: {out}");
+    }
+    assert!(out.contains("4 of 4 bodies are bound now"), "{out}");
+
+    let bodies = std::fs::read_to_string(dir.join("bodies.jsonl")).unwrap();
+    let bad = bodies
+        .lines()
+        .next()
+        .unwrap()
+        .replace("Reply", "Jane Doe asks. Reply");
+    std::fs::write(dir.join("body.json"), bad).unwrap();
+    let check = "fixture check body.json --id quiz --policy policy.toml";
+    let (status, out, _) = run(dir, check);
+    assert_eq!(status, Some(1), "{out}");
+    let marks = format!("    {}{}\n", "^".repeat(15), ".".repeat(22));
+    assert!(out.contains(&marks), "{out}");
+    assert!(out.contains("of these, 22 are glue (dots)"), "{out}");
+    let (_, out, _) = run(dir, &format!("{check} --json"));
+    let facts: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(facts["findings"][0]["uncovered"], 37);
+    assert_eq!(facts["findings"][0]["glue"], 22);
+
+    // Without a policy no model is judged; with one, it is.
+    let other = bodies.lines().next().unwrap().replace("tiny", "other");
+    std::fs::write(dir.join("body.json"), other).unwrap();
+    let (status, out, err) = run(
+        dir,
+        "fixture check body.json --id quiz --passing kept.jsonl",
+    );
+    assert_eq!(status, Some(0), "{out}");
+    assert!(err.contains("not judged without --policy"), "{err}");
+    assert!(err.contains("1 bound body written to kept.jsonl"), "{err}");
+    let (status, out, err) = run(dir, check);
+    assert_eq!(status, Some(1), "{out}");
+    assert!(
+        out.contains("/model") && !err.contains("judged"),
+        "{out}{err}"
+    );
+}
+
+#[test]
+fn where_no_body_would_be_bound_what_recurs_is_listed_and_not_written() {
+    let dir = quiz(|at| {
+        format!(
+            "Patient {} asks this on day {}.\n",
+            ["Ann", "Bo", "Cy", "Di"][at],
+            7919 * at + 17
+        )
+    });
+    let dir = dir.path();
+    let learn = "fixture learn --id quiz --policy policy.toml --from bodies.jsonl --accept";
+    let (status, out, _) = run(dir, learn);
+    assert_eq!(status, Some(1), "{out}");
+    assert!(out.contains("would not suffice:"), "{out}");
+    for part in ["\\nA) ", "You are a careful tutor who answers questions."] {
+        assert!(out.contains(&format!("     |{part}|\n")), "{part}: {out}");
+    }
+    assert!(
+        out.contains("(a terminal shows them)") && !out.contains("Ann"),
+        "{out}"
+    );
+    assert!(!dir.join("quiz.glue.json").exists());
+    // The command it prints runs once the file is there.
+    let add = "fixture add quiz.jsonl --id quiz --format jsonl --glue quiz.glue.json";
+    assert!(out.contains(&format!("  leafgate {add}\n")), "{out}");
+    std::fs::write(dir.join("quiz.glue.json"), "[\"Question: \"]").unwrap();
+    let (status, out, _) = run(dir, add);
+    assert_eq!(status, Some(0), "{out}");
+    assert!(
+        out.contains("entry changed: glue none → quiz.glue.json"),
+        "{out}"
+    );
+    let (_, out, _) = run(dir, learn);
+    assert!(
+        out.contains("by hand, a JSON array of strings, and run learn again"),
+        "{out}"
+    );
+}
+
+#[test]
+fn json_that_is_taken_as_text_and_a_lock_file_that_is_not_there_are_said() {
+    let dir = quiz(|_| String::new());
+    let (_, out, _) = run(dir.path(), "fixture add quiz.jsonl --id quiz");
+    assert!(out.contains("entry changed: format jsonl → text"), "{out}");
+    assert!(
+        out.contains("named like JSON Lines and is taken as text"),
+        "{out}"
+    );
+    let (_, out, _) = run(dir.path(), "fixture add quiz.jsonl --id quiz --format text");
+    assert!(!out.contains("named like"), "{out}");
+
+    let empty = tempfile::tempdir().unwrap();
+    let check = "fixture check body.json";
+    let (status, _, err) = run(empty.path(), check);
+    assert_eq!(status, Some(2));
+    assert!(
+        err.contains("no fixtures.lock in this folder; name the policy: --policy FILE"),
+        "{err}"
+    );
+    std::fs::write(empty.path().join("leafgate.toml"), "version = 1\n").unwrap();
+    let (_, _, err) = run(empty.path(), check);
+    assert!(err.contains("--policy leafgate.toml"), "{err}");
 }
 
 #[test]

@@ -130,11 +130,10 @@ impl Admitted {
                     Denied::new(
                         Reason::BodyUnbound,
                         Field::Body,
-                        match unbound.uncovered {
-                            0 => format!("{place} is not bound to the fixture; {}", unbound.hint),
-                            count => format!(
-                                "{place} is not bound to the fixture ({count} characters uncovered); {}",
-                                unbound.hint
+                        match (unbound.uncovered, unbound.hint_for(self.policy.file.as_deref())) {
+                            (0, hint) => format!("{place} is not bound to the fixture; {hint}"),
+                            (count, hint) => format!(
+                                "{place} is not bound to the fixture ({count} characters uncovered); {hint}"
                             ),
                         },
                     )

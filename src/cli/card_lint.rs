@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::card::{facts, read, shown};
 use super::out::{Done, Failure, Out, Tone};
-use super::policy;
+use super::{policy, rooms};
 use crate::card::{Card, Reading};
+use crate::fixture::Entry;
 use crate::policy::Policy;
 use crate::terms::{
     FailureLabel, Field, FixtureId, Leaf, fits_byte_class, fits_hash, fits_pin, fits_window,
@@ -29,7 +30,7 @@ pub(super) struct Args {
     /// Card files; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// Also check pin and label against this policy
+    /// Also check pin and label against this policy, and the hash against its lock file
     #[arg(long, value_name = "F")]
     policy: Option<PathBuf>,
     /// One JSON object on a line for each card
@@ -42,11 +43,20 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         Some(file) => Some(policy::load(Some(file))?),
         None => None,
     };
+    let entries = match &policy {
+        Some(policy) => rooms::registered(policy)?,
+        None => Vec::new(),
+    };
     let mut clean = true;
     for name in &args.files {
         let reading = read(name)?;
         let ruling = classify(&reading).ruling();
-        let problems = problems(&reading, &ruling, policy.as_ref());
+        let mut problems = problems(&reading, &ruling, policy.as_ref());
+        if let (Some(policy), Reading::Card(card)) = (&policy, &reading)
+            && ruling.leaf != Leaf::Hold
+        {
+            problems.extend(unregistered(card, policy, &entries));
+        }
         clean &= problems.is_empty();
         if args.json {
             let mut facts = facts(name, &reading, &ruling);
@@ -159,6 +169,34 @@ fn problem(card: &Card, field: Field, leaf: Leaf, policy: Option<&Policy>) -> Op
     Some(what.to_owned())
 }
 
+/// What the lock file says of a card that would leave, where the host's fixture checks are on.
+fn unregistered(card: &Card, policy: &Policy, entries: &[Entry]) -> Option<Problem> {
+    let host = policy.hosts.get(card.text(Field::HostPin)?)?;
+    let id = FixtureId::parse(card.text(Field::FixtureId)?)?;
+    let hash = card
+        .text(Field::FixtureHash)
+        .filter(|hash| fits_hash(hash))?;
+    let (field, what) = match entries.iter().find(|entry| entry.id == id) {
+        Some(entry) if entry.hash.as_str() == hash => return None,
+        Some(entry) => (
+            Field::FixtureHash,
+            format!(
+                "is not the hash under which the lock file registers this id, {}; make the card anew, or register the files anew",
+                entry.hash
+            ),
+        ),
+        None if host.checks_fixture() => (
+            Field::FixtureId,
+            "is not registered in the policy's lock file; run leafgate fixture add".to_owned(),
+        ),
+        None => return None,
+    };
+    Some(Problem {
+        field: Some(field),
+        what,
+    })
+}
+
 fn pin(text: &str, policy: Option<&Policy>) -> Option<String> {
     let more = policy.map_or(&[][..], |policy| &policy.placeholders);
     if PLACEHOLDERS.contains(&text) || more.iter().any(|word| word == text) {
@@ -259,6 +297,36 @@ mod tests {
         }
         let twice = found(&[("\"residue\":[]", "\"residue\":[],\"residue\":[]")]);
         assert_eq!(twice[0].0, Some(Field::Residue));
+    }
+
+    #[test]
+    fn the_hash_is_held_against_the_lock_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let policy = "version = 1\n[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodels = [\"m\"]\nbind = \"cover\"\n";
+        let file = dir.path().join("policy.toml");
+        std::fs::write(&file, policy).unwrap();
+        let policy = Policy::load(&file).unwrap();
+        let text = GOOD
+            .replace("HEX", &"0a".repeat(32))
+            .replace("models.example.org", "local");
+        let card = Card::parse(text.as_bytes()).unwrap();
+        let found = || {
+            let entries = rooms::registered(&policy).unwrap();
+            unregistered(&card, &policy, &entries)
+        };
+        assert_eq!(found().unwrap().field, Some(Field::FixtureId));
+        let lock = |hash: &str| {
+            let entry = format!(
+                "version = 1\n[[fixture]]\nid = \"seed-04\"\nhash = \"sha256:{hash}\"\npath = \"f\"\nformat = \"text\"\n"
+            );
+            std::fs::write(dir.path().join("fixtures.lock"), entry).unwrap();
+        };
+        lock(&"0a".repeat(32));
+        assert_eq!(found(), None);
+        lock(&"0b".repeat(32));
+        let other = found().unwrap();
+        assert_eq!(other.field, Some(Field::FixtureHash));
+        assert!(other.what.contains(&"0b".repeat(32)), "{}", other.what);
     }
 
     #[test]

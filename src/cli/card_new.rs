@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::card_lint::PLACEHOLDERS;
 use super::hash::{self, Hasher};
 use super::out::{Done, Failure, Out, Tone, safe};
+use super::rooms;
 use crate::card::{Card, Reading};
 use crate::oracle::said;
 use crate::terms::{
@@ -250,7 +251,7 @@ impl Person for Nobody {
 /// Asks for what no flag gave, in the note's order: hash, residue, pin, window, surface.
 fn ask(args: &Args, key: Option<&[u8]>, person: &mut dyn Person) -> Result<Filled, Failure> {
     let fixture_hash = if args.fixture.is_empty() {
-        ask_file(key, person)?
+        ask_files(registered(args.id.as_deref()), key, person)?
     } else {
         hash_of(&args.fixture, key)?
     };
@@ -320,12 +321,44 @@ fn given(
     }
 }
 
-fn ask_file(key: Option<&[u8]>, person: &mut dyn Person) -> Result<String, Failure> {
+/// The hash under which the lock file of this folder registers the id.
+fn registered(id: Option<&str>) -> Option<String> {
+    let entries = rooms::entries(Path::new("fixtures.lock"));
+    let entry = entries.iter().find(|entry| Some(entry.id.as_str()) == id)?;
+    Some(entry.hash.as_str().to_owned())
+}
+
+/// The hash of the fixture's files in their order, or on the person's word the one that is registered.
+fn ask_files(
+    registered: Option<String>,
+    key: Option<&[u8]>,
+    person: &mut dyn Person,
+) -> Result<String, Failure> {
+    let first = match &registered {
+        Some(hash) => format!(
+            "the fixture's file, to be hashed; or the word lock for {hash}, as fixtures.lock registers it"
+        ),
+        None => "the fixture's file, to be hashed".to_owned(),
+    };
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut hash = String::new();
     loop {
-        let file = person.answer("the fixture's file, to be hashed")?;
-        match hash_of(&[PathBuf::from(file)], key) {
-            Ok(hash) => return Ok(hash),
-            Err(Failure::Lines(lines)) => person.say(&lines.join("; ")),
+        let answer = if files.is_empty() {
+            person.answer(&first)?
+        } else {
+            person.answer("another file of the fixture (empty: no more)")?
+        };
+        match (&registered, files.is_empty(), &*answer) {
+            (Some(hash), true, "lock") => return Ok(hash.clone()),
+            (_, false, "") => return Ok(hash),
+            _ => files.push(answer.into()),
+        }
+        match hash_of(&files, key) {
+            Ok(all) => hash = all,
+            Err(Failure::Lines(lines)) => {
+                files.pop();
+                person.say(&lines.join("; "));
+            }
             Err(gone @ Failure::ReaderGone) => return Err(gone),
         }
     }
@@ -507,6 +540,36 @@ mod tests {
             serde_json::to_string(&filled).unwrap(),
             r#"{"fixture_id":"seed-04","fixture_hash":"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","egress_class":"public-fixture","residue":[],"host_pin":"local","replay_window":"24h","writable_surface":"tmpdir"}"#
         );
+    }
+
+    #[test]
+    fn a_fixture_of_several_files_is_asked_for_file_by_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            file.to_str().unwrap().to_owned().leak() as &'static str
+        };
+        let (one, two) = (file("a", "a"), file("b", "bc"));
+        let of = |answers: Vec<&'static str>, registered: Option<&str>| {
+            let mut person = Script {
+                answers: answers.into_iter(),
+                asked: Vec::new(),
+                said: 0,
+            };
+            let hash = ask_files(registered.map(str::to_owned), None, &mut person).unwrap();
+            (hash, person.asked, person.said)
+        };
+        let both = hash_of(&[one.into(), two.into()], None).unwrap();
+        let (hash, asked, said) = of(vec!["", one, "/not/there", two, ""], None);
+        assert_eq!((hash, asked.len(), said), (both, 5, 2));
+        assert!(asked[4].contains("empty: no more") && !asked[0].contains("lock"));
+        let (hash, asked, _) = of(vec!["lock"], Some("sha256:00"));
+        assert_eq!(hash, "sha256:00");
+        assert!(asked[0].contains("sha256:00"), "{asked:?}");
+        // Without an entry the word is a file's name like any other.
+        let (hash, _, said) = of(vec!["lock", one, ""], None);
+        assert_eq!((hash, said), (hash_of(&[one.into()], None).unwrap(), 1));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `fixture add` and `fixture list`; `learn` and `check` have files of their own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
@@ -45,9 +45,9 @@ struct Add {
     /// The fixture's id, as cards name it
     #[arg(long)]
     id: String,
-    /// What the files hold
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    /// What the files hold; without one, text: each file is one string
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// A JSON array of template strings that may stand around fixture text; an id that has one keeps it
     #[arg(long, value_name = "F")]
     glue: Option<PathBuf>,
@@ -115,11 +115,14 @@ fn add(args: Add, out: &mut Out) -> Result<Done, Failure> {
         key: key.map(Secret::new),
         id,
         files: args.files,
-        format: args.format.format(),
+        format: args.format.unwrap_or(Format::Text).format(),
         glue: args.glue,
     };
     let added = rooms::fixture_add(&args.lock, &new)?;
-    let (hash, warnings) = (added.hash, added.warnings);
+    let (hash, mut warnings) = (added.hash, added.warnings);
+    if args.format.is_none() {
+        warnings.extend(new.files.iter().filter_map(|file| taken_as_text(file)));
+    }
     let before = added.before.as_ref();
     let glue = added.glue.map(|glue| glue.display().to_string());
     let lock = args.lock.display().to_string();
@@ -135,7 +138,10 @@ fn add(args: Add, out: &mut Out) -> Result<Done, Failure> {
     match before {
         Some(before) if before.same => out.line("it is registered already, and as it was")?,
         Some(before) if before.hash == hash => {
-            out.line("it was registered already; the files are unchanged, the entry is not")?;
+            let changes = safe(&before.changes.join(", ")).into_owned();
+            out.line(format!(
+                "it was registered already; entry changed: {changes}"
+            ))?;
         }
         Some(before) => out.line(format!(
             "it takes the place of {}: a card with that hash is refused from now on",
@@ -161,6 +167,20 @@ fn add(args: Add, out: &mut Out) -> Result<Done, Failure> {
         ))?;
     }
     Ok(Done::Yes)
+}
+
+/// A remark on a file that is named like JSON and taken as one string, because nobody said otherwise.
+fn taken_as_text(file: &Path) -> Option<String> {
+    let (kind, format) = match file.extension()?.to_str()? {
+        "jsonl" | "ndjson" => ("JSON Lines", "jsonl"),
+        "json" => ("JSON", "json"),
+        _ => return None,
+    };
+    let name = file.display().to_string();
+    Some(format!(
+        "{} is named like {kind} and is taken as text, one string with its quotes and braces; --format {format} takes its strings",
+        safe(&name)
+    ))
 }
 
 fn list(args: &List, out: &mut Out) -> Result<Done, Failure> {

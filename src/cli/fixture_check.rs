@@ -4,12 +4,13 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::fixture_learn::{named, note};
 use super::fixture_show::places;
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::{policy, rooms};
@@ -33,7 +34,7 @@ pub(super) struct Args {
     /// The fixture's id; needed where the lock file has more than one
     #[arg(long)]
     id: Option<String>,
-    /// The policy file; without one, the built-in policy and fixtures.lock
+    /// The policy file; without one, fixtures.lock in this folder, and no model is judged
     #[arg(long, value_name = "F")]
     policy: Option<PathBuf>,
     /// The host it would go to; without one, the models and parameters of every host may be named
@@ -58,6 +59,7 @@ struct Against {
     /// Of the host, or of every host.
     vocabularies: Vec<Vocabularies>,
     route: String,
+    policy: Option<PathBuf>,
 }
 
 /// How one body came out.
@@ -78,7 +80,11 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         fixture,
         host,
         route: args.route.clone(),
+        policy: args.policy.clone(),
     };
+    if against.policy.is_none() {
+        note("the model is not judged without --policy");
+    }
     let lines = args.body.extension().is_some_and(|e| e == "jsonl");
     if lines {
         return each(args, &against, out);
@@ -93,6 +99,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     if let Some(file) = &args.passing {
         let kept: &[u8] = if verdict.bound { &body } else { b"" };
         std::fs::write(file, one_line(kept)).map_err(|error| Failure::file(file, &error))?;
+        wrote(u64::from(verdict.bound), file);
     }
     Ok(Done::when(verdict.bound))
 }
@@ -139,11 +146,21 @@ fn each(args: &Args, against: &Against, out: &mut Out) -> Result<Done, Failure> 
     }
     if let Some((file, to)) = &mut passing {
         to.flush().map_err(|error| Failure::file(file, &error))?;
+        wrote(bound, file);
     }
     if !args.json {
         out.line(format!("{bound} of {bodies} bodies are bound"))?;
     }
     Ok(Done::when(bodies > 0 && bound == bodies))
+}
+
+/// What `--passing` wrote.
+fn wrote(bodies: u64, file: &Path) {
+    let many = if bodies == 1 { "body" } else { "bodies" };
+    note(&format!(
+        "{bodies} bound {many} written to {}",
+        file.display()
+    ));
 }
 
 /// A body as one line: outside its strings a line break is white space, and inside them JSON has none.
@@ -174,13 +191,19 @@ impl Against {
             let refused = self.fixture.bind(host, &self.route, body, &sha256).err();
             return Verdict {
                 bound: refused.is_none(),
-                hint: refused.map(|unbound| unbound.hint),
+                hint: refused.map(|unbound| unbound.hint_for(self.policy.as_deref())),
                 findings: Vec::new(),
             };
         }
+        // Without a policy there are no hosts, so no model is theirs or not.
+        let own = match self.policy {
+            Some(_) => None,
+            None => named(body).map(|model| vec![model]),
+        };
+        let models = own.as_deref().unwrap_or(&self.models);
         let found = self
             .fixture
-            .explain(&self.models, &self.vocabularies, &self.route, body);
+            .explain(models, &self.vocabularies, &self.route, body);
         match found {
             Ok(findings) => Verdict {
                 bound: findings.is_empty(),
@@ -219,6 +242,7 @@ impl Verdict {
             .map(|finding| {
                 json!({
                     "pointer": finding.pointer, "reason": finding.fault.name(), "uncovered": finding.uncovered,
+                    "glue": finding.of_glue(),
                 })
             })
             .collect();

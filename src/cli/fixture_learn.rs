@@ -7,6 +7,7 @@ mod alone;
 mod answers;
 mod capture;
 mod command;
+mod lacking;
 mod tell;
 
 use std::io::Write as _;
@@ -14,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
+
+pub(super) use tell::note;
 
 use super::fixture_check::one_line;
 use super::out::{Done, Failure, Out};
@@ -37,7 +40,7 @@ pub(super) struct Args {
     /// The fixture's id; needed where the lock file has more than one
     #[arg(long)]
     id: Option<String>,
-    /// The policy file; without one, the built-in policy and fixtures.lock
+    /// The policy file; without one, fixtures.lock in this folder, and no model is judged
     #[arg(long, value_name = "F")]
     policy: Option<PathBuf>,
     /// The host the calls are for; without one, the models and parameters of every host may be named
@@ -109,6 +112,9 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         }
     }
     tell::captured(args, &capture, out)?;
+    if args.policy.is_none() {
+        note("the model is not judged without --policy");
+    }
     if capture.samples.is_empty() {
         return Err(Failure::new(
             "no call with a body came; does the command take its base URL from OPENAI_BASE_URL or ANTHROPIC_BASE_URL? {base_url} in its arguments is replaced",
@@ -166,9 +172,10 @@ impl Subject {
         Ok(Outcome {
             now: tell::Tally::of(&self.fixture, &seen, &self.vocabularies, samples),
             then: tell::Tally::of(&wider, &seen, &self.vocabularies, samples),
+            // Without a policy there are no hosts, so no model is theirs or not.
             models: seen
                 .into_iter()
-                .filter(|model| !self.allowed.contains(model))
+                .filter(|model| args.policy.is_some() && !self.allowed.contains(model))
                 .collect(),
             learned,
             offered,
@@ -200,16 +207,22 @@ impl Subject {
     }
 }
 
-/// The models that the bodies name.
-fn models(samples: &[Sample]) -> Vec<String> {
+/// The model that a body names.
+pub(super) fn named(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
         model: String,
     }
+    serde_json::from_slice::<Named>(body)
+        .ok()
+        .map(|named| named.model)
+}
+
+/// The models that the bodies name.
+fn models(samples: &[Sample]) -> Vec<String> {
     let mut models: Vec<String> = samples
         .iter()
-        .filter_map(|sample| serde_json::from_slice::<Named>(&sample.body).ok())
-        .map(|named| named.model)
+        .filter_map(|sample| named(&sample.body))
         .collect();
     models.sort();
     models.dedup();

@@ -1,5 +1,7 @@
 //! Text with the characters that are not covered: in colour on a terminal, with a line of carets where there is none.
 //!
+//! What of them is glue is marked less, with dots in place of carets: it does not count there, and is not what is at fault.
+//!
 //! Promises: nothing that is shown can steer a terminal; long texts are cut to what lies around the marks.
 
 use super::out::{Failure, Out, Tone, safe};
@@ -26,8 +28,20 @@ pub(super) fn places(findings: &[Finding], out: &mut Out) -> Result<(), Failure>
             more => format!(": {more} characters"),
         };
         out.line(format!("  {pointer}  {clause}{count}"))?;
-        for line in marked(&finding.text, &finding.ranges, out) {
+        for line in marked(&finding.text, &finding.ranges, &finding.glue, out) {
             out.line(format!("    {line}").trim_end())?;
+        }
+        let glue = finding.of_glue();
+        if glue > 0 {
+            let are = if glue == 1 {
+                "1 is"
+            } else {
+                &format!("{glue} are")
+            };
+            let dim = if out.coloured() { "dim" } else { "dots" };
+            out.line(format!(
+                "    of these, {are} glue ({dim}) that something beside it cuts off or keeps from fixture text"
+            ))?;
         }
         if let Some(advice) = finding.advice() {
             out.line(format!("    {advice}"))?;
@@ -36,16 +50,39 @@ pub(super) fn places(findings: &[Finding], out: &mut Out) -> Result<(), Failure>
     Ok(())
 }
 
-/// One character as it is shown, and whether it is marked.
-type Shown = (String, bool);
+/// How a character is marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// It is covered.
+    None,
+    /// It is glue that does not count here.
+    Glue,
+    Bad,
+}
+
+/// One character as it is shown, and how it is marked.
+type Shown = (String, Mark);
 
 /// The lines of a text that have marks, with their marks.
-fn marked(text: &str, ranges: &[(usize, usize)], out: &Out) -> Vec<String> {
+fn marked(
+    text: &str,
+    ranges: &[(usize, usize)],
+    glue: &[(usize, usize)],
+    out: &Out,
+) -> Vec<String> {
     let mut lines: Vec<Vec<Shown>> = vec![Vec::new()];
     let mut ranges = ranges.iter().peekable();
+    let mut glue = glue.iter().peekable();
     for (at, c) in text.char_indices() {
         while ranges.next_if(|range| range.1 <= at).is_some() {}
         let bad = ranges.peek().is_some_and(|range| range.0 <= at);
+        while glue.next_if(|range| range.1 <= at).is_some() {}
+        let of_glue = glue.peek().is_some_and(|range| range.0 <= at);
+        let mark = match (bad, of_glue) {
+            (false, _) => Mark::None,
+            (true, true) => Mark::Glue,
+            (true, false) => Mark::Bad,
+        };
         // A line break is shown where it is marked; else it only breaks.
         let shown = if c == '\n' && !bad {
             String::new()
@@ -53,7 +90,7 @@ fn marked(text: &str, ranges: &[(usize, usize)], out: &Out) -> Vec<String> {
             safe(c.encode_utf8(&mut [0; 4])).into_owned()
         };
         if let Some(line) = lines.last_mut() {
-            line.push((shown, bad));
+            line.push((shown, mark));
         }
         if c == '\n' {
             lines.push(Vec::new());
@@ -61,7 +98,7 @@ fn marked(text: &str, ranges: &[(usize, usize)], out: &Out) -> Vec<String> {
     }
     let has_mark: Vec<bool> = lines
         .iter()
-        .map(|line| line.iter().any(|shown| shown.1))
+        .map(|line| line.iter().any(|shown| shown.1 != Mark::None))
         .collect();
     let mut shown = Vec::new();
     let mut skipped = false;
@@ -86,7 +123,11 @@ fn cut(line: &[Shown]) -> Vec<Shown> {
         return line.to_vec();
     }
     let mut keep = vec![false; line.len()];
-    for (at, _) in line.iter().enumerate().filter(|(_, shown)| shown.1) {
+    for (at, _) in line
+        .iter()
+        .enumerate()
+        .filter(|(_, shown)| shown.1 != Mark::None)
+    {
         let from = at.saturating_sub(AROUND);
         for near in keep.iter_mut().take(at + AROUND + 1).skip(from) {
             *near = true;
@@ -103,7 +144,7 @@ fn cut(line: &[Shown]) -> Vec<Shown> {
         if near {
             short.push(shown.clone());
         } else if !gap {
-            short.push(("…".into(), false));
+            short.push(("…".into(), Mark::None));
         }
         gap = !near;
     }
@@ -116,10 +157,13 @@ fn one(line: &[Shown], out: &Out) -> Vec<String> {
     let mut carets = String::new();
     for piece in line.chunk_by(|a, b| a.1 == b.1) {
         let joined: String = piece.iter().map(|shown| shown.0.as_str()).collect();
-        let bad = piece.first().is_some_and(|shown| shown.1);
-        let mark = if bad { "^" } else { " " };
+        let (mark, tone) = match piece.first().map(|shown| shown.1) {
+            Some(Mark::Bad) => ("^", Tone::Mark),
+            Some(Mark::Glue) => (".", Tone::Dim),
+            Some(Mark::None) | None => (" ", Tone::Plain),
+        };
         carets.push_str(&mark.repeat(joined.chars().count()));
-        text.push_str(&out.paint(if bad { Tone::Mark } else { Tone::Plain }, &joined, 0));
+        text.push_str(&out.paint(tone, &joined, 0));
     }
     let carets = carets.trim_end();
     if out.coloured() || carets.is_empty() {
@@ -134,7 +178,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str, ranges: &[(usize, usize)], colour: bool) -> Vec<String> {
-        marked(text, ranges, &Out::to(std::io::sink(), colour))
+        marked(text, ranges, &[], &Out::to(std::io::sink(), colour))
     }
 
     #[test]
@@ -150,6 +194,22 @@ mod tests {
         );
         assert_eq!(lines("é x", &[(3, 4)], false), ["é x", "  ^"]);
         assert_eq!(lines("whole", &[], false), Vec::<String>::new());
+    }
+
+    #[test]
+    fn glue_among_it_has_dots() {
+        let marks = |ranges, glue| {
+            marked(
+                "2\nJane asks. Reply.",
+                ranges,
+                glue,
+                &Out::to(std::io::sink(), false),
+            )
+        };
+        assert_eq!(
+            marks(&[(2, 19)], &[(13, 19)]),
+            ["2", "Jane asks. Reply.", "^^^^^^^^^^^......"]
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use anstyle::{AnsiColor, Style};
 
@@ -110,6 +110,7 @@ impl Tone {
 pub(super) struct Out {
     to: Box<dyn Write>,
     colour: bool,
+    terminal: bool,
 }
 
 impl fmt::Debug for Out {
@@ -124,6 +125,7 @@ impl Out {
         let stdout = io::stdout();
         let colour = anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
         Out {
+            terminal: stdout.is_terminal(),
             to: Box::new(io::BufWriter::new(stdout)),
             colour,
         }
@@ -134,12 +136,18 @@ impl Out {
         Out {
             to: Box::new(to),
             colour,
+            terminal: false,
         }
     }
 
     /// Whether it is in colour.
     pub(super) fn coloured(&self) -> bool {
         self.colour
+    }
+
+    /// Whether a person reads it where it comes out: no file and no log keeps it.
+    pub(super) fn on_terminal(&self) -> bool {
+        self.terminal
     }
 
     /// Writes one line.

@@ -54,6 +54,8 @@ pub(super) struct Before {
     pub(super) hash: FixtureHash,
     /// Whether the new entry says the same.
     pub(super) same: bool,
+    /// What it says otherwise besides the hash: `format text → jsonl`.
+    pub(super) changes: Vec<String>,
 }
 
 /// Records a fixture. An entry that is replaced keeps its glue where no other is named: it was accepted for this id.
@@ -83,12 +85,13 @@ pub(super) fn fixture_add(lock: &Path, new: &NewFixture) -> Result<Added, Failur
     };
     let warnings = fixture::warnings(&folder, &entry).map_err(add_failed)?;
     let hash = fixture::add(lock, &entry, new.key.as_ref()).map_err(add_failed)?;
-    let before = old.map(|old| Before {
-        same: old.hash == hash
-            && old.paths == entry.paths
-            && old.format == entry.format
-            && old.glue == entry.glue,
-        hash: old.hash.clone(),
+    let before = old.map(|old| {
+        let changes = changes(old, &entry);
+        Before {
+            same: old.hash == hash && changes.is_empty(),
+            changes,
+            hash: old.hash.clone(),
+        }
     });
     let others = entries.iter().filter(|other| other.id != new.id);
     let also = others
@@ -105,12 +108,47 @@ pub(super) fn fixture_add(lock: &Path, new: &NewFixture) -> Result<Added, Failur
     })
 }
 
+/// What a new entry says otherwise.
+fn changes(old: &Entry, new: &fixture::NewFixture) -> Vec<String> {
+    let names = |paths: &[PathBuf]| {
+        let names: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        names.join(" ")
+    };
+    let glue = |glue: &Option<PathBuf>| {
+        glue.as_ref()
+            .map_or_else(|| "none".to_owned(), |file| file.display().to_string())
+    };
+    [
+        (
+            "format",
+            old.format.name().to_owned(),
+            new.format.name().to_owned(),
+        ),
+        ("files", names(&old.paths), names(&new.paths)),
+        ("glue", glue(&old.glue), glue(&new.glue)),
+    ]
+    .into_iter()
+    .filter(|(_, was, is)| was != is)
+    .map(|(what, was, is)| format!("{what} {was} → {is}"))
+    .collect()
+}
+
 /// The entries of the lock file; one with faults gives none, and is not written to either.
-fn entries(lock: &Path) -> Vec<Entry> {
+pub(super) fn entries(lock: &Path) -> Vec<Entry> {
     std::fs::read_to_string(lock)
         .ok()
         .and_then(|text| fixture::parse_lock(lock, &text).ok())
         .unwrap_or_default()
+}
+
+/// The entries of the policy's lock file; a default one that is not there has none.
+pub(super) fn registered(policy: &Policy) -> Result<Vec<Entry>, Failure> {
+    let registry = Registry::load(&policy.fixtures)
+        .map_err(|faults| Failure::Lines(faults.iter().map(ToString::to_string).collect()))?;
+    Ok(registry.entries().cloned().collect())
 }
 
 pub(super) fn add_failed(fault: AddFault) -> Failure {
@@ -157,6 +195,9 @@ pub(super) fn fixture_open(
     let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
     let entry = match (id, &entries[..]) {
         (None, [one]) => *one,
+        (_, []) if policy.file.is_none() && !policy.fixtures.lock.exists() => {
+            return Err(no_lock());
+        }
         (_, []) => {
             return Err(Failure::new(format!(
                 "{lock} registers no fixture; run leafgate fixture add FILE --id ID"
@@ -185,6 +226,18 @@ pub(super) fn fixture_open(
         ))
     })?;
     Ok((entry.clone(), fixture))
+}
+
+/// No policy is named, and the lock file that would be taken then is not there.
+fn no_lock() -> Failure {
+    let file = if Path::new("leafgate.toml").exists() {
+        "leafgate.toml"
+    } else {
+        "FILE"
+    };
+    Failure::new(format!(
+        "no fixtures.lock in this folder; name the policy: --policy {file}"
+    ))
 }
 
 /// The host of this pin.

@@ -351,7 +351,8 @@ fn fixture_check_and_learn_say_what_is_missing() {
     let (done, text) = ran(&line);
     assert_eq!(done.unwrap(), Done::No);
     assert!(
-        text.contains("never proposed: 1 uncovered string\n") && !text.contains("PRIVATE"),
+        text.contains("never proposed: 1 uncovered string (a terminal shows them)\n")
+            && !text.contains("PRIVATE"),
         "{text}"
     );
     let facts: serde_json::Value =

@@ -33,15 +33,7 @@ pub(super) fn tell(subject: &Subject, alone: &[Alone], out: &mut Out) -> Result<
         out.line(format!("  … and {} more", alone.len() - SHOWN))?;
     }
     let strings: Vec<&str> = alone.iter().map(|one| &*one.text).collect();
-    let entry = &subject.entry;
-    let lock = &subject.policy.fixtures.lock;
-    let place = Place {
-        id: entry.id.as_str(),
-        lock,
-        files: &entry.paths,
-        format: entry.format,
-        keyed: entry.hash.as_str().starts_with("hmac-"),
-    };
+    let place = Place::of(subject);
     for line in place.commands(&strings, |file| file.exists()) {
         out.line(format!("  {line}"))?;
     }
@@ -59,7 +51,7 @@ pub(super) fn facts(alone: &[Alone]) -> Vec<Value> {
 }
 
 /// Where the fixture is registered.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     id: &'a str,
     lock: &'a Path,
     files: &'a [PathBuf],
@@ -67,11 +59,57 @@ struct Place<'a> {
     keyed: bool,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    pub(super) fn of(subject: &'a Subject) -> Place<'a> {
+        let entry = &subject.entry;
+        Place {
+            id: entry.id.as_str(),
+            lock: &subject.policy.fixtures.lock,
+            files: &entry.paths,
+            format: entry.format,
+            keyed: entry.hash.as_str().starts_with("hmac-"),
+        }
+    }
+
+    fn folder(&self) -> &Path {
+        self.lock.parent().unwrap_or(Path::new(""))
+    }
+
+    /// The registered files, as they are found from here.
+    fn registered(&self) -> Vec<PathBuf> {
+        let folder = self.folder();
+        self.files.iter().map(|file| folder.join(file)).collect()
+    }
+
+    /// A glue file beside the first file, and the command that registers it with the files as they are.
+    pub(super) fn with_glue(&self) -> (String, String) {
+        let glue = self.beside(self.folder(), &format!("{}.glue.json", self.id));
+        let add = self.add(&self.registered(), Some(&glue));
+        (word(&glue), add)
+    }
+
+    fn add(&self, files: &[PathBuf], glue: Option<&Path>) -> String {
+        let mut add = "leafgate fixture add".to_owned();
+        for file in files {
+            let _ = write!(add, " {}", word(file));
+        }
+        let _ = write!(add, " --id {} --format {}", self.id, self.format.name());
+        if let Some(glue) = glue {
+            let _ = write!(add, " --glue {}", word(glue));
+        }
+        if self.lock != Path::new("fixtures.lock") {
+            let _ = write!(add, " --lock {}", word(self.lock));
+        }
+        if self.keyed {
+            add.push_str(" --key-env VARIABLE");
+        }
+        add
+    }
+
     /// The commands: what writes the strings to files that are not there yet, and what registers them behind those that are registered.
     fn commands(&self, strings: &[&str], there: impl Fn(&Path) -> bool) -> Vec<String> {
-        let folder = self.lock.parent().unwrap_or(Path::new(""));
-        let mut files: Vec<PathBuf> = self.files.iter().map(|file| folder.join(file)).collect();
+        let folder = self.folder();
+        let mut files = self.registered();
         let mut lines = Vec::new();
         let parts: Vec<String> = match self.format {
             // A text file is one string.
@@ -99,18 +137,7 @@ impl Place<'_> {
             lines.push(format!("{part} > {}", word(&file)));
             files.push(file);
         }
-        let mut add = "leafgate fixture add".to_owned();
-        for file in &files {
-            let _ = write!(add, " {}", word(file));
-        }
-        let _ = write!(add, " --id {} --format {}", self.id, self.format.name());
-        if self.lock != Path::new("fixtures.lock") {
-            let _ = write!(add, " --lock {}", word(self.lock));
-        }
-        if self.keyed {
-            add.push_str(" --key-env VARIABLE");
-        }
-        lines.push(add);
+        lines.push(self.add(&files, None));
         lines
     }
 

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use serde_json::{Value, json};
 
 use super::capture::Captured;
-use super::{Args, Outcome, Subject, alone};
+use super::{Args, Outcome, Subject, alone, lacking};
 use crate::cli::out::{Failure, Out, Tone, safe};
 use crate::fixture::{Fixture, Proposal, Sample};
 use crate::vocabulary::Vocabularies;
@@ -67,6 +67,10 @@ impl Tally {
         self.bound == self.bodies
     }
 
+    pub(super) fn none(&self) -> bool {
+        self.bound == 0
+    }
+
     fn facts(&self) -> Value {
         let places: Vec<Value> = self
             .places
@@ -85,7 +89,7 @@ pub(super) fn many(count: usize, one: &str, more: &str) -> String {
 }
 
 /// A remark on standard error.
-pub(super) fn note(line: &str) {
+pub(in crate::cli) fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "leafgate: {}", safe(line));
 }
 
@@ -157,7 +161,7 @@ fn facts(subject: &Subject, outcome: &Outcome) -> Value {
     });
     json!({
         "id": subject.entry.id.as_str(), "proposals": proposals, "alone": alone::facts(&outcome.learned.alone),
-        "single": outcome.learned.single, "left": outcome.learned.left,
+        "lacking": lacking::facts(&outcome.learned.lacking), "single": outcome.learned.single, "left": outcome.learned.left,
         "now": outcome.now.facts(), "then": outcome.then.facts(), "models": outcome.models, "written": written,
     })
 }
@@ -185,20 +189,10 @@ fn proposals(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), 
         })?;
     }
     for (number, proposal) in &outcome.offered {
-        one(*number, proposal, outcome.learned.bodies, out)?;
+        one(Some(*number), proposal, outcome.learned.bodies, out)?;
     }
     if outcome.learned.bodies < 2 {
         out.line("one text tells nothing of a template: run at least two different items")?;
-    }
-    if outcome.learned.single > 0 {
-        out.line(format!(
-            "in one text only, perhaps private, never proposed: {}",
-            many(
-                outcome.learned.single,
-                "uncovered string",
-                "uncovered strings"
-            )
-        ))?;
     }
     if outcome.learned.left > 0 {
         out.line(format!(
@@ -210,10 +204,16 @@ fn proposals(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), 
             )
         ))?;
     }
-    Ok(())
+    lacking::tell(subject, outcome, out)
 }
 
-fn one(number: usize, proposal: &Proposal, bodies: usize, out: &mut Out) -> Result<(), Failure> {
+/// One string that recurs: its number where it is proposed, its count and its text.
+pub(super) fn one(
+    number: Option<usize>,
+    proposal: &Proposal,
+    bodies: usize,
+    out: &mut Out,
+) -> Result<(), Failure> {
     let characters = proposal.text.chars().count();
     let short = if characters < SHORT {
         let text =
@@ -223,14 +223,21 @@ fn one(number: usize, proposal: &Proposal, bodies: usize, out: &mut Out) -> Resu
         String::new()
     };
     let count = proposal.bodies;
+    let number = number
+        .map(|number| format!("{number}  "))
+        .unwrap_or_default();
     out.line(format!(
-        "  {number}  in {count} of {bodies} different texts, {characters} characters{short}"
+        "  {number}in {count} of {bodies} different texts, {characters} characters{short}"
     ))?;
-    let whole = safe(&proposal.text);
-    let lines: Vec<&str> = if whole.chars().count() <= LINE {
-        vec![&proposal.text]
+    quote(&proposal.text, out)
+}
+
+/// A string between bars: on one line where it is short, else broken where it is.
+pub(super) fn quote(string: &str, out: &mut Out) -> Result<(), Failure> {
+    let lines: Vec<&str> = if safe(string).chars().count() <= LINE {
+        vec![string]
     } else {
-        proposal.text.split_inclusive('\n').collect()
+        string.split_inclusive('\n').collect()
     };
     for line in lines {
         let text = out.paint(Tone::Mark, &safe(line), 0);
