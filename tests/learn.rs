@@ -347,6 +347,48 @@ fn run(dir: &Path, line: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
+fn what_was_read_is_what_is_accepted() {
+    let dir = quiz(|_| String::new());
+    let dir = dir.path();
+    let learn = "fixture learn --id quiz --policy policy.toml --from bodies.jsonl";
+    let (status, out, _) = run(dir, learn);
+    assert_eq!(status, Some(1), "{out}");
+    let digest = out
+        .split("--accept=")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
+    // The eval of a later day proposes something else: its prompts end otherwise.
+    let bodies = std::fs::read_to_string(dir.join("bodies.jsonl")).unwrap();
+    let other = bodies.replace("with one letter.", "as Jane Roe, born 1971.");
+    std::fs::write(dir.join("other.jsonl"), &other).unwrap();
+    let (status, _, err) = run(
+        dir,
+        &format!(
+            "fixture learn --id quiz --policy policy.toml --from other.jsonl --accept={digest}"
+        ),
+    );
+    assert_eq!(status, Some(2), "{err}");
+    assert!(
+        err.contains("something else than what was shown") && !err.contains("Jane"),
+        "{err}"
+    );
+    assert!(!dir.join("quiz.glue.json").exists());
+    let (status, _, err) = run(
+        dir,
+        "fixture learn --id quiz --policy policy.toml --accept --except 2 -- true",
+    );
+    assert_eq!(status, Some(2), "{err}");
+    assert!(err.contains("--except: its numbers"), "{err}");
+    let (status, out, _) = run(dir, &format!("{learn} --accept={digest}"));
+    assert_eq!(status, Some(0), "{out}");
+    assert!(dir.join("quiz.glue.json").exists());
+}
+
+#[test]
 fn a_quiz_is_learnt_and_a_private_sentence_in_it_is_told_from_the_glue_beside_it() {
     let dir = quiz(|_| String::new());
     let dir = dir.path();

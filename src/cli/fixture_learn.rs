@@ -30,7 +30,7 @@ use crate::vocabulary::Vocabularies;
 #[command(after_help = "\
 Example:
   leafgate fixture learn --id seed-04 -- python my_eval.py
-  leafgate fixture learn --id seed-04 --accept -- python my_eval.py
+  leafgate fixture learn --id seed-04 --accept=3f2a91c07b4d -- python my_eval.py      what a look before proposed, or nothing
   leafgate fixture learn --id seed-04 -- lm_eval --model_args base_url={base_url}/chat/completions …
 
 The command gets OPENAI_BASE_URL, OPENAI_API_BASE and ANTHROPIC_BASE_URL (and API keys where they are not set);
@@ -46,9 +46,15 @@ pub(super) struct Args {
     /// The host the calls are for; without one, the models and parameters of every host may be named
     #[arg(long, value_name = "PIN")]
     host: Option<String>,
-    /// Write what is proposed: the glue, or with --exact the bodies' hashes
-    #[arg(long)]
-    accept: bool,
+    /// Write what is proposed: the glue, or with --exact the bodies' hashes; with the digest that a look showed, that or nothing
+    #[arg(
+        long,
+        value_name = "DIGEST",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ""
+    )]
+    accept: Option<String>,
     /// Leave out proposals of these numbers
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     except: Vec<usize>,
@@ -100,7 +106,26 @@ struct Outcome {
     written: Option<fixture::Accepted>,
 }
 
+impl Outcome {
+    /// Twelve hex digits of the SHA-256 of what would be written as glue: what was read is what is accepted.
+    fn digest(&self) -> String {
+        let texts: Vec<&str> = self.offered.iter().map(|(_, one)| &*one.text).collect();
+        let json = serde_json::to_vec(&texts).unwrap_or_default();
+        let digest = Sha256::digest(json);
+        digest
+            .iter()
+            .take(6)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
 pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
+    if args.accept.as_deref() == Some("") && args.from.is_none() && !args.except.is_empty() {
+        return Err(Failure::new(
+            "--except: its numbers are those of a run that is over, and this run may number its proposals otherwise; give the digest too that the look showed with the same --except (--accept=DIGEST), or record the bodies and learn --from them",
+        ));
+    }
     let subject = Subject::open(args)?;
     let capture = match &args.from {
         Some(file) => capture::Captured::of(from(file, &args.route)?),
@@ -121,7 +146,13 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         ));
     }
     let mut outcome = subject.outcome(args, &capture.samples)?;
-    if args.accept {
+    if let Some(digest) = &args.accept {
+        let here = outcome.digest();
+        if !digest.is_empty() && *digest != here {
+            return Err(Failure::new(format!(
+                "--accept: this run proposes something else than what was shown ({here}); nothing was written. Look again without --accept, and read it anew"
+            )));
+        }
         outcome.written = Some(subject.write(args, &outcome, &capture.samples)?);
     }
     tell::outcome(args, &subject, &outcome, out)?;
@@ -243,7 +274,7 @@ fn from(file: &Path, route: &str) -> Result<Vec<Sample>, Failure> {
 
 /// Writes the bodies, one file for each route; the first route's file has the name itself.
 fn record(file: &Path, samples: &[Sample]) -> Result<Vec<PathBuf>, Failure> {
-    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
     let mut routes: Vec<&str> = samples.iter().map(|s| s.route.as_str()).collect();
     routes.sort_unstable();
     routes.dedup();
@@ -264,6 +295,9 @@ fn record(file: &Path, samples: &[Sample]) -> Result<Vec<PathBuf>, Failure> {
             .truncate(true)
             .mode(0o600)
             .open(&name)
+            .map_err(|error| fault(&error))?;
+        // A file that was there keeps its mode otherwise.
+        made.set_permissions(std::fs::Permissions::from_mode(0o600))
             .map_err(|error| fault(&error))?;
         let mut to = std::io::BufWriter::new(made);
         for sample in samples.iter().filter(|sample| sample.route == route) {

@@ -258,7 +258,8 @@ fn bound(outcome: &Outcome, out: &mut Out) -> Result<(), Failure> {
         out.line(format!("{label}  {then} of {bodies} bodies are bound now"))?;
     } else {
         out.line(format!(
-            "{label}  {now} of {bodies} bodies now, {then} with this glue; --accept writes it"
+            "{label}  {now} of {bodies} bodies now, {then} with this glue; --accept={} writes exactly this",
+            outcome.digest()
         ))?;
     }
     places(tally, out)
