@@ -115,6 +115,108 @@ fn a_pruned_ledger_is_read_from_its_first_record_on() {
     );
 }
 
+/// Twin: the same file in a ledger that was never pruned is read.
+#[test]
+fn what_lies_before_the_pruned_ledgers_first_record_is_shown_nowhere() {
+    let dir = folder();
+    let mut settings = settings(dir.path());
+    settings.segment_bytes = 2000;
+    let ledger = Ledger::start(&settings, facts()).expect("the ledger starts");
+    runtime().block_on(async {
+        for number in 0..12 {
+            let (_, ticket) = forward(&ledger, number).await.expect("recorded");
+            ticket.close(outcome());
+        }
+    });
+    ledger.stop();
+    let at = dir.path().join("ledger");
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
+    assert!(prune(&at, soon, &mut |_| true).expect("pruned").done);
+    let base = gone(&at).expect("readable");
+    assert!(base > 2, "{base}");
+    segment(
+        &at,
+        0,
+        &[
+            decided("01FORGED", "release", "forward"),
+            ended("01FORGED", 0, "all", None),
+        ],
+    );
+    whole(&dir);
+    let shown = |at: &Path| {
+        let listed = page(at, &Filter::default(), 1000, usize::MAX).expect("readable");
+        let raw = records(at).expect("readable").map(|record| record.expect("a record").0);
+        let mut found = vec![
+            listed.records.iter().any(|record| record.seq < 2),
+            listed.next.is_some(),
+            one(at, 0).expect("readable").is_some(),
+            !of_call(at, "01FORGED").expect("readable").is_empty(),
+            seqs(at, &Filter::default(), true).contains(&0),
+            raw.min() == Some(0),
+            !explain(at, "seed-04", &filter(&[("until", "2026-11-30T00:01:00Z")]))
+                .expect("readable")
+                .runs
+                .is_empty(),
+        ];
+        for name in Format::NAMES {
+            let format = Format::parse(name).expect("a name");
+            found.push(exported(at, Filter::default(), format).0.contains("01FORGED"));
+        }
+        found
+    };
+    assert_eq!(shown(&at), [false; 11]);
+    std::fs::remove_file(at.join("pruned")).expect("taken away");
+    let all = shown(&at);
+    assert_eq!(all, [true, false, true, true, true, true, true, true, true, true, true]);
+}
+
+#[test]
+fn a_look_from_the_end_is_linear_and_names_a_line_that_is_too_long() {
+    let dir = folder();
+    segment(dir.path(), 0, &[decided("01A", "release", "forward")]);
+    let path = dir.path().join("000000000000.jsonl");
+    let whole = std::fs::read(&path).expect("text");
+    // A tail without its newline is no record yet, however long it is.
+    let mut torn = whole.clone();
+    torn.resize(whole.len() + (64 << 20), b'X');
+    std::fs::write(&path, &torn).expect("written");
+    let begun = std::time::Instant::now();
+    assert_eq!(end(dir.path()).expect("readable"), 1);
+    assert!(one(dir.path(), 1).expect("readable").is_none());
+    assert_eq!(one(dir.path(), 0).expect("readable").expect("there").seq, 0);
+    assert!(
+        begun.elapsed() < std::time::Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    // A whole line of 65,535 bytes is a record; one byte more is none, and a line of megabytes is not gathered.
+    let padded = |len: usize| {
+        let mut line = format!("{{\"seq\":0,\"t\":\"{}\"}}", "x".repeat(len - 16));
+        assert_eq!(line.len(), len);
+        line.push('\n');
+        line
+    };
+    for (len, legal) in [
+        (MAX_RECORD_BYTES, true),
+        (MAX_RECORD_BYTES + 1, false),
+        (8 << 20, false),
+    ] {
+        std::fs::write(&path, padded(len)).expect("written");
+        for found in [
+            page(dir.path(), &Filter::default(), 1, usize::MAX).map(|page| page.records.len() == 1),
+            one(dir.path(), 0).map(|record| record.is_some()),
+        ] {
+            match found {
+                Ok(found) => assert!(found && legal, "{len}"),
+                Err(fault) => {
+                    let fault = fault.to_string();
+                    assert!(!legal && fault.contains("000000000000.jsonl"), "{fault}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_span_of_time_skips_segments_and_brings_the_outcomes_that_belong() {
     let dir = pruned();
