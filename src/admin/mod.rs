@@ -30,8 +30,8 @@ use crate::metrics::{Metrics, Readings};
 
 /// Connections served at once; more wait.
 const MAX_CONNECTIONS: usize = 32;
-/// The longest wait for a request head, also between two requests of one connection.
-const HEAD_WAIT: Duration = Duration::from_secs(10);
+/// The longest wait for a request head, also between two requests of one connection. Short: on loopback a head comes at once, and a connection without one holds a place.
+const HEAD_WAIT: Duration = Duration::from_secs(2);
 /// The longest life of a connection; a client that wants more opens another.
 const CONNECTION_MOST: Duration = Duration::from_secs(10);
 /// The longest life of a connection that an export runs over, beyond that.
@@ -190,7 +190,7 @@ async fn answer(
         }
         "/api/records" => {
             list(query, shared, |_, _, page| {
-                json(StatusCode::OK, page.to_json())
+                json(StatusCode::OK, ledger::ascii(&page.to_json().to_string()))
             })
             .await
         }

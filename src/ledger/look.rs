@@ -96,23 +96,25 @@ impl Record {
         let plain = |text: &str| text.bytes().all(|b| (b' '..=b'~').contains(&b));
         match std::str::from_utf8(&self.line) {
             Ok(line) if plain(line) => line.to_owned(),
-            Ok(_) | Err(_) => {
-                use std::fmt::Write as _;
-                let text = self.value.to_string();
-                text.chars()
-                    .fold(String::with_capacity(text.len()), |mut out, c| {
-                        if (' '..='~').contains(&c) {
-                            out.push(c);
-                        } else {
-                            for unit in c.encode_utf16(&mut [0; 2]) {
-                                let _ = write!(out, "\\u{unit:04x}");
-                            }
-                        }
-                        out
-                    })
-            }
+            Ok(_) | Err(_) => ascii(&self.value.to_string()),
         }
     }
+}
+
+/// A JSON text in ASCII alone: every other character, and every control character but the line break between members, as its escape. What it says stays the same.
+pub fn ascii(json: &str) -> String {
+    use std::fmt::Write as _;
+    json.chars()
+        .fold(String::with_capacity(json.len()), |mut out, c| {
+            if c == '\n' || (' '..='~').contains(&c) {
+                out.push(c);
+            } else {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+            out
+        })
 }
 
 fn no_record(path: &Path) -> LedgerError {
@@ -407,8 +409,8 @@ impl<'a> Backward<'a> {
     /// Of its first so many lines; also says how many whole lines of these there are.
     fn of_first(path: &'a Path, lines: u64) -> Result<(Backward<'a>, u64), LedgerError> {
         let mut file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
-        let (end, found) = end_of_line(&mut file, lines)
-            .map_err(LedgerError::io(path, "read the segment"))?;
+        let (end, found) =
+            end_of_line(&mut file, lines).map_err(LedgerError::io(path, "read the segment"))?;
         Ok((Backward::until(path, file, end)?, found))
     }
 

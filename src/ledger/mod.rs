@@ -65,7 +65,7 @@ pub use error::{Fault, LedgerError, Problem};
 pub use explain::{Changes, Explained, Run, explain};
 pub use export::{Export, Format, Manifest, Note};
 pub use export_html::policy as page_policy;
-pub use look::{Page, Record, Stopped, each, end, gone, of_call, one, page};
+pub use look::{Page, Record, Stopped, ascii, each, end, gone, of_call, one, page};
 pub use maintain::seal;
 pub use proof::{Proof, ProofFault};
 pub use prove::{Proved, prove};

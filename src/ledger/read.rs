@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::error::{Fault, LedgerError, Problem};
-use super::record::MAX_RECORD_BYTES;
 use super::look::files;
+use super::record::MAX_RECORD_BYTES;
 use super::scan::SegmentFile;
 
 /// Read at once.
