@@ -280,9 +280,14 @@ async fn single(seq: &str, shared: &Arc<Shared>) -> Answer {
         );
     };
     let dir = shared.ledger_dir.clone();
-    match tokio::task::spawn_blocking(move || ledger::one(&dir, seq)).await {
-        Ok(Ok(Some(record))) => json(StatusCode::OK, record.json()),
-        Ok(Ok(None)) => text(
+    let read = move || Ok((ledger::one(&dir, seq)?, ledger::gone(&dir)?));
+    match tokio::task::spawn_blocking(read).await {
+        Ok(Ok((Some(record), _))) => json(StatusCode::OK, record.json()),
+        Ok(Ok((None, gone))) if seq < gone => text(
+            StatusCode::NOT_FOUND,
+            "leafgate: the record of that seq was pruned\n",
+        ),
+        Ok(Ok((None, _))) => text(
             StatusCode::NOT_FOUND,
             "leafgate: there is no record of that seq\n",
         ),

@@ -19,6 +19,7 @@ mod clock;
 mod entry;
 mod error;
 mod explain;
+mod explain_replay;
 mod export;
 mod export_csv;
 mod export_html;
