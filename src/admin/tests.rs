@@ -369,11 +369,22 @@ async fn a_record_that_was_pruned_is_said_to_be() {
         status == 404 && body.contains("no record of that seq"),
         "{body}"
     );
-    let key = "leafgate-a36e7b59+5c3f0c1e+AcSWDvuSmqMfBGCbMsbjUJbCE8IwQ2RCxQ7rZbnJvU2E";
-    let gone = serde_json::json!({
-        "bytes": 1, "count": 2, "counts": {}, "key": key, "last": "00".repeat(32), "log": "leafgate-a36e7b59", "open": [],
-        "prev": "00".repeat(32), "run": "01R", "segment": 0, "seq": 2, "sha256": "00".repeat(32),
-        "t": "prune", "time": "2026-11-30T08:00:00.000000Z", "tree": ["00".repeat(32)], "v": 1,
-    });
-    let _ = gone;
+    let other = tempfile::tempdir().unwrap();
+    let at = other.path().to_owned();
+    let made = tokio::task::spawn_blocking(move || ledger::tests::pruned_in(&at));
+    let gone = made.await.unwrap();
+    std::fs::copy(
+        other.path().join("ledger/pruned"),
+        running._dir.path().join("pruned"),
+    )
+    .unwrap();
+    let (status, body) = get(&running, &format!("/api/records/{}", gone - 1)).await;
+    assert!(status == 404 && body.contains("was pruned"), "{body}");
+    let (status, body) = get(&running, &format!("/api/records/{gone}")).await;
+    assert!(
+        status == 404 && body.contains("no record of that seq"),
+        "{body}"
+    );
+    let (_, body) = get(&running, "/api/records").await;
+    assert!(body.contains(r#"{"next":null,"records":[]}"#), "{body}");
 }

@@ -53,7 +53,7 @@ mod story;
 mod story_checks;
 mod story_tree;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tree_hash;
 mod verify;
 mod writer;

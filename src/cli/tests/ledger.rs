@@ -685,7 +685,14 @@ fn export_writes_a_file_and_its_manifest_whole_or_not_at_all() {
     }
     let beside = dir.path().join("1.json");
     // There is no checkpoint here to prove against, and that is what it says.
-    no(&["ledger", "prove", "1", at, "--record", beside.to_str().unwrap()]);
+    no(&[
+        "ledger",
+        "prove",
+        "1",
+        at,
+        "--record",
+        beside.to_str().unwrap(),
+    ]);
     std::fs::remove_file(&link).unwrap();
     std::fs::remove_dir(&below).unwrap();
     assert!(usage(&["ledger", "export", at, "--format", "xml"]).contains("jsonl, csv, ocsf, html"));
@@ -949,42 +956,11 @@ fn prune_takes_a_length_of_time_as_since_does() {
     }
 }
 
-/// A stopped ledger of refused messages, all of it pruned but the newest segment; gives how many records went.
-fn pruned(dir: &Path) -> u64 {
-    let settings = crate::policy::LedgerSettings {
-        dir: dir.to_owned(),
-        sync: Default::default(),
-        segment_bytes: 2000,
-        checkpoint_every: std::time::Duration::from_secs(60),
-        checkpoint_copy: None,
-    };
-    let facts = crate::ledger::RunFacts {
-        version: "0.0.0",
-        policy: "aa".repeat(32),
-        oracle: "bb".repeat(32),
-    };
-    let ledger = crate::ledger::Ledger::start(&settings, facts).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        for _ in 0..30 {
-            let refused = ledger.message_refused(crate::terms::Reason::HttpMalformed, 1);
-            refused.await.unwrap();
-        }
-    });
-    ledger.stop();
-    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
-    assert!(crate::ledger::prune(dir, soon, &mut |_| true).unwrap().done);
-    crate::ledger::gone(dir).unwrap()
-}
-
 #[test]
 fn what_was_pruned_is_said_to_be() {
     let dir = tempfile::tempdir().unwrap();
     let at_dir = dir.path().join("ledger");
-    let gone = pruned(&at_dir);
+    let gone = crate::ledger::tests::pruned_in(dir.path());
     let at_dir = at_dir.to_str().unwrap();
     assert!(gone > 1, "{gone}");
     no(&["ledger", "show", "0", at_dir]);
