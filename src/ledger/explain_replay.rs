@@ -119,9 +119,10 @@ impl Replay {
             };
             words.push(format!("  {}, {}", told("earlier"), told("later")));
         }
-        let more = |count: u64| match count {
-            1 => "1 more replay".to_owned(),
-            _ => format!("{count} more replays"),
+        let more = |count: u64| {
+            let more = if all > 0 { " more" } else { "" };
+            let plural = if count == 1 { "" } else { "s" };
+            format!("{count}{more} replay{plural}")
         };
         if self.beyond > 0 {
             words.push(format!(

@@ -618,7 +618,7 @@ fn explain_does_not_guess_how_long_a_named_window_is() {
         "{text}"
     );
     assert!(
-        text.contains("1 more replay, further apart than the window: not compared."),
+        text.contains("1 replay, further apart than the window: not compared."),
         "{text}"
     );
 }
@@ -846,7 +846,7 @@ fn an_answer_outside_2xx_is_compared_with_none() {
     for (status, replay, different) in [
         (
             429,
-            "1 more replay, answered with a status outside 2xx (429): not compared.",
+            "1 replay, answered with a status outside 2xx (429): not compared.",
             false,
         ),
         (201, "1 of 1 replays gave ANOTHER answer digest", true),
