@@ -15,7 +15,7 @@ use super::checkpoint::{self, Checkpoint};
 use super::error::LedgerError;
 use super::hex::hex;
 use super::keys::{PUBLIC_FILE, VerifierKey};
-use super::look::{Record, Stopped, each, each_raw, end};
+use super::look::{Record, Stopped, each, each_raw, end, gone};
 use super::past::Past;
 use super::query::Filter;
 use super::scan::Scan;
@@ -145,6 +145,8 @@ pub struct Export {
     format: Format,
     /// What is there: records from this `seq` on came later.
     pub(super) end: u64,
+    /// How many records were pruned.
+    pub(super) gone: u64,
     pub(super) note: Option<Note>,
 }
 
@@ -161,6 +163,7 @@ pub struct Manifest {
     format: Format,
     filter: Value,
     end: u64,
+    gone: u64,
     note: Option<Note>,
     /// Whether the checkpoint's root was made again from the records.
     root_checked: bool,
@@ -195,6 +198,7 @@ impl Export {
         Ok(Export {
             dir: dir.to_owned(),
             end: end(dir)?,
+            gone: gone(dir)?,
             asked: filter,
             format,
             note,
@@ -253,6 +257,7 @@ impl Export {
             format: self.format,
             filter: self.asked.to_json(),
             end: self.end,
+            gone: self.gone,
             note: self.note.clone(),
             root_checked,
             tally,
@@ -394,6 +399,7 @@ impl Manifest {
             "format": self.format.name(),
             "filter": self.filter,
             "ledger_end": self.end,
+            "pruned_records": self.gone,
             "records": tally.records,
             "rows": tally.rows,
             "types": tally.types,

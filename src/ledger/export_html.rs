@@ -330,8 +330,11 @@ fn proofs(export: &Export, tally: &Tally, problem: Option<&str>, checked: bool) 
             Some(problem) => p.hold { "Nothing. " (verify) " found the ledger not whole: " (problem) },
             None => p {
                 "When this page was made, " (verify)
-                " read the whole ledger and found no fault: each record has its form and its place, and each follows the one before it by its hash."
+                " read every record in the ledger and found no fault: each record has its form and its place, and each follows the one before it by its hash."
             },
+        }
+        @if export.gone > 0 {
+            p { "The records before seq " (export.gone) " were pruned: they are not on this page, and were not read." }
         }
         @if problem.is_none() && checked {
             p { "The records before seq " (size) " have the root that the checkpoint below signs." }

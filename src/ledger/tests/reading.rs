@@ -143,6 +143,9 @@ fn what_lies_before_the_pruned_ledgers_first_record_is_shown_nowhere() {
         ],
     );
     whole(&dir);
+    let (page_text, manifest) = exported(&at, Filter::default(), Format::Html);
+    assert_eq!(manifest["pruned_records"], json!(base));
+    assert!(page_text.contains(&format!("The records before seq {base} were pruned")));
     let shown = |at: &Path| {
         let listed = page(at, &Filter::default(), 1000, usize::MAX).expect("readable");
         let raw = records(at)
@@ -535,8 +538,8 @@ fn a_real_run_is_exported_whole_and_its_page_says_what_is_proven() {
         assert!(page.contains(words), "{words}: {page}");
     }
     assert!(
-        !page.contains("No card was attached."),
-        "no such reason here"
+        !page.contains("No card was attached.") && !page.contains("were pruned"),
+        "no such reason here, and nothing pruned"
     );
     let note = std::fs::read_to_string(at.join("checkpoint")).expect("a checkpoint");
     let size = all(&dir).len();
