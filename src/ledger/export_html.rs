@@ -190,13 +190,18 @@ impl Found {
 
 /// What a reason code, or the end of a call that is no answer, means.
 fn meaning(code: &str) -> Option<String> {
-    const ENDS: [(&str, &str); 3] = [
+    const ENDS: [(&str, &str); 5] = [
         ("host_cut", "The host's answer ended early."),
         (
             "client_gone",
             "The client left before the end of the answer.",
         ),
         ("shutdown", "leafgate was stopped before the end."),
+        (
+            "crash",
+            "leafgate ended without a stop before the outcome was recorded; the next start closed the call.",
+        ),
+        ("dropped", "leafgate gave the call up before its end."),
     ];
     let reason = Reason::ALL.iter().find(|reason| reason.code() == code);
     let end = ENDS.iter().find(|(end, _)| *end == code);
@@ -492,10 +497,21 @@ fn shown(value: &Value) -> String {
         .collect()
 }
 
-/// Nothing but the timeline's arithmetic is tested here; the page is, with the exports.
+/// The parts are tested here; the page is, with the exports.
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_reason_and_every_end_has_its_meaning_and_nothing_else_has() {
+        let ends = ["host_cut", "client_gone", "shutdown", "crash", "dropped"];
+        let codes = Reason::ALL.iter().map(|reason| reason.code());
+        for code in codes.chain(ends) {
+            let text = meaning(code).expect(code);
+            assert!(text.ends_with('.') && !text.contains('`'), "{code}: {text}");
+        }
+        assert_eq!(meaning("<script>"), None);
+    }
 
     #[test]
     fn the_timeline_keeps_every_call_however_long_it_grows() {
