@@ -31,8 +31,8 @@ use crate::metrics::{Metrics, Readings};
 
 /// Connections served at once; more wait.
 const MAX_CONNECTIONS: usize = 32;
-/// The longest wait for a request head, also between two requests of one connection.
-const HEAD_WAIT: Duration = Duration::from_secs(10);
+/// The longest wait for a request head, also between two requests of one connection. Short: on loopback a head comes at once, and a connection without one holds a place.
+const HEAD_WAIT: Duration = Duration::from_secs(2);
 /// The longest life of a connection; a client that wants more opens another.
 const CONNECTION_MOST: Duration = Duration::from_secs(10);
 /// The longest life of a connection that an export runs over, beyond that.
@@ -191,7 +191,7 @@ async fn answer(
         }
         "/api/records" => {
             list(query, shared, |_, _, page| {
-                json(StatusCode::OK, page.to_json())
+                json(StatusCode::OK, ledger::ascii(&page.to_json().to_string()))
             })
             .await
         }
@@ -281,9 +281,14 @@ async fn single(seq: &str, shared: &Arc<Shared>) -> Answer {
         );
     };
     let dir = shared.ledger_dir.clone();
-    match tokio::task::spawn_blocking(move || ledger::one(&dir, seq)).await {
-        Ok(Ok(Some(record))) => json(StatusCode::OK, record.json()),
-        Ok(Ok(None)) => text(
+    let read = move || Ok((ledger::one(&dir, seq)?, ledger::gone(&dir)?));
+    match tokio::task::spawn_blocking(read).await {
+        Ok(Ok((Some(record), _))) => json(StatusCode::OK, record.json()),
+        Ok(Ok((None, gone))) if seq < gone => text(
+            StatusCode::NOT_FOUND,
+            "leafgate: the record of that seq was pruned\n",
+        ),
+        Ok(Ok((None, _))) => text(
             StatusCode::NOT_FOUND,
             "leafgate: there is no record of that seq\n",
         ),

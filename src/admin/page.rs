@@ -132,7 +132,7 @@ fn row(record: &Record) -> Markup {
             td class=(leaf_class(&record.value)) { (get("leaf")) }
             td { (get("step")) }
             td { (get("reason")) }
-            td { (get("verdict")) }
+            td class=(leaf_class(&record.value)) { (get("verdict")) }
             td { (get("fixture_id")) }
             td { (host(&record.value)) }
             td { (get("call")) }
@@ -186,6 +186,10 @@ fn host(value: &Value) -> String {
 }
 
 fn leaf_class(value: &Value) -> &'static str {
+    // What was refused never has the colour of what was sent.
+    if value["verdict"] == "refuse" {
+        return "hold";
+    }
     match value["leaf"].as_str() {
         Some("hold") => "hold",
         Some("split") => "split",

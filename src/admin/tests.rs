@@ -46,9 +46,10 @@ fn records_come_newest_first_across_segments_and_pages_join() {
 }
 
 #[test]
-fn lines_longer_than_a_block_and_torn_ends_are_read_right() {
+fn lines_across_blocks_and_torn_ends_are_read_right() {
     let dir = tempfile::tempdir().unwrap();
-    let long = "x".repeat(300 * 1024);
+    // Five of these are more than a block.
+    let long = "x".repeat(60 * 1024);
     let mut all = String::new();
     for seq in 0..5 {
         let _ = writeln!(all, r#"{{"pad":"{long}","seq":{seq}}}"#);
@@ -338,4 +339,52 @@ async fn an_export_that_cannot_go_on_looks_cut_short() {
     let (status, answer) = get(&running, "/api/export?format=jsonl").await;
     assert_eq!(status, 200);
     assert!(!unchunked(&answer).1, "{answer}");
+}
+
+/// Connections that say nothing give their places back soon; twin: without them the answer comes at once.
+#[tokio::test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the test is the client, on loopback"
+)]
+async fn idle_connections_hold_the_places_for_two_seconds_at_most() {
+    let running = running(true).await;
+    for (idle, least, most) in [(0, 0, 1), (MAX_CONNECTIONS + 8, 1, 6)] {
+        let mut held = Vec::new();
+        for _ in 0..idle {
+            held.push(tokio::net::TcpStream::connect(running.addr).await.unwrap());
+        }
+        let begun = std::time::Instant::now();
+        assert_eq!(get(&running, "/readyz").await.0, 200);
+        let took = begun.elapsed().as_secs();
+        assert!((least..=most).contains(&took), "{idle}: {took} s");
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_was_pruned_is_said_to_be() {
+    let running = running(true).await;
+    let (status, body) = get(&running, "/api/records/3").await;
+    assert!(
+        status == 404 && body.contains("no record of that seq"),
+        "{body}"
+    );
+    let other = tempfile::tempdir().unwrap();
+    let at = other.path().to_owned();
+    let made = tokio::task::spawn_blocking(move || ledger::tests::pruned_in(&at));
+    let gone = made.await.unwrap();
+    std::fs::copy(
+        other.path().join("ledger/pruned"),
+        running._dir.path().join("pruned"),
+    )
+    .unwrap();
+    let (status, body) = get(&running, &format!("/api/records/{}", gone - 1)).await;
+    assert!(status == 404 && body.contains("was pruned"), "{body}");
+    let (status, body) = get(&running, &format!("/api/records/{gone}")).await;
+    assert!(
+        status == 404 && body.contains("no record of that seq"),
+        "{body}"
+    );
+    let (_, body) = get(&running, "/api/records").await;
+    assert!(body.contains(r#"{"next":null,"records":[]}"#), "{body}");
 }

@@ -30,7 +30,7 @@ use crate::vocabulary::Vocabularies;
 #[command(after_help = "\
 Example:
   leafgate fixture learn --id seed-04 -- python my_eval.py
-  leafgate fixture learn --id seed-04 --accept=3f2a91c07b4d -- python my_eval.py      what a look before proposed, or nothing
+  leafgate fixture learn --id seed-04 --accept=3f2a91c07b4d -- python my_eval.py    what a look proposed, or nothing
   leafgate fixture learn --id seed-04 -- lm_eval --model_args base_url={base_url}/chat/completions …
 
 The command gets OPENAI_BASE_URL, OPENAI_API_BASE and ANTHROPIC_BASE_URL (and API keys where they are not set);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::Value;
 
-use super::out::{Done, Failure, Out, Tone, safe};
+use super::out::{Done, Failure, Out, Tone, count, safe};
 use super::progress::Progress;
 use super::{
     ledger_explain, ledger_export, ledger_keep, ledger_list, ledger_prove, ledger_show, rooms,
@@ -101,9 +101,9 @@ fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
         ))?;
     }
     if whole {
-        let records = found.records;
+        let records = count(found.records, "record");
         out.line(format!(
-            "{} {records} records, chain and checkpoint hold{}",
+            "{} {records}, chain and checkpoint hold{}",
             out.paint(Tone::Good, "WHOLE", 0),
             match args.checkpoint.len() {
                 0 => "",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use super::ledger::there;
-use super::out::{Done, Failure, Out, Tone, safe};
+use super::out::{Done, Failure, Out, Tone, count, safe};
 use crate::ledger::{Changes, Explained, Filter, Run, explain};
 use crate::terms::{FixtureHash, FixtureId, Leaf};
 
@@ -59,9 +59,10 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     if found.runs.is_empty() {
         out.flush()?;
         eprintln!(
-            "leafgate: nothing is recorded for the fixture {}{}",
+            "leafgate: nothing is recorded for the fixture {}{}{}",
             args.fixture,
-            cardless(found.cardless)
+            cardless(found.cardless),
+            pruned(found.gone)
         );
         return Ok(Done::No);
     }
@@ -80,17 +81,32 @@ fn cardless(count: u64) -> String {
         return String::new();
     }
     format!(
-        "; {count} decisions had no card that could be read, and whose fixture those were about nobody can tell"
+        "; {} had no card that could be read: about which fixture, nobody can tell",
+        self::count(count, "decision")
     )
+}
+
+/// What is not here any more.
+fn pruned(gone: u64) -> String {
+    match gone {
+        0 => String::new(),
+        1 => {
+            "; the first record was pruned: if it was about the fixture, it is not told".to_owned()
+        }
+        _ => format!(
+            "; the first {gone} records were pruned: what they said of the fixture is not told"
+        ),
+    }
 }
 
 fn tell(found: &Explained, left_out: usize, out: &mut Out) -> Result<(), Failure> {
     let title = out.paint(Tone::Strong, &format!("Fixture {}", found.fixture), 0);
-    out.line(format!("{title}: {} runs", found.runs.len() + left_out))?;
+    let all = found.runs.len() + left_out;
+    out.line(format!("{title}: {}", count(all as u64, "run")))?;
     if left_out > 0 {
         out.line(format!(
-            "  the first {left_out} are not shown; --last {} shows them",
-            found.runs.len() + left_out
+            "  not shown: the first {}; --last {all} shows all",
+            count(left_out as u64, "run")
         ))?;
     }
     for (place, run) in found.runs.iter().enumerate() {
@@ -107,11 +123,10 @@ fn tell(found: &Explained, left_out: usize, out: &mut Out) -> Result<(), Failure
     for words in found.replay_words() {
         out.line(format!("  {}", safe(&words)))?;
     }
-    if found.cardless > 0 {
-        out.line(format!(
-            "  {}",
-            cardless(found.cardless).trim_start_matches("; ")
-        ))?;
+    for words in [cardless(found.cardless), pruned(found.gone)] {
+        if !words.is_empty() {
+            out.line(format!("  {}", words.trim_start_matches("; ")))?;
+        }
     }
     Ok(())
 }
@@ -125,10 +140,13 @@ fn one(run: &Run, number: usize, first: usize, out: &mut Out) -> Result<(), Fail
     let ruling = out.paint(tone, &safe(&run.ruling()), 0);
     out.line(format!("{title}: {ruling}"))?;
     let (from, until) = (safe(&run.times.0), safe(&run.times.1));
-    out.line(format!(
-        "  {} calls, records {} to {}, {from} to {until}",
-        run.calls, run.seqs.0, run.seqs.1
-    ))?;
+    let calls = count(run.calls, "call");
+    out.line(if run.seqs.0 == run.seqs.1 {
+        format!("  {calls}, record {}, {from}", run.seqs.0)
+    } else {
+        let (first, last) = run.seqs;
+        format!("  {calls}, records {first} to {last}, {from} to {until}")
+    })?;
     // What changed since the run before was said; what did not stands there.
     let whole = number == first;
     for (name, value) in run.facets().skip(3) {
@@ -146,14 +164,17 @@ fn one(run: &Run, number: usize, first: usize, out: &mut Out) -> Result<(), Fail
             out.line(format!("  {name:<16} {}", safe(value)))?;
         }
     }
+    for status in &run.statuses {
+        out.line(format!("  {:<16} {status}", "status"))?;
+    }
     let digests = run.digests();
     for digest in digests.iter().take(8) {
         out.line(format!("  answer digest    {}", safe(digest)))?;
     }
     if digests.len() > 8 {
         out.line(format!(
-            "  and {} more answer digests (--json has them all)",
-            digests.len() - 8
+            "  and {} (--json has them all)",
+            count(digests.len() as u64 - 8, "more answer digest")
         ))?;
     }
     if run.leaf() == Some("split") {
@@ -164,6 +185,13 @@ fn one(run: &Run, number: usize, first: usize, out: &mut Out) -> Result<(), Fail
         out.line(format!("  {words}"))?;
     }
     Ok(())
+}
+
+fn bodies(count: u64) -> String {
+    match count {
+        1 => "1 body".to_owned(),
+        _ => format!("{count} bodies"),
+    }
 }
 
 fn changes(changes: &Changes, before: &Run, after: &Run, out: &mut Out) -> Result<(), Failure> {
@@ -178,19 +206,46 @@ fn changes(changes: &Changes, before: &Run, after: &Run, out: &mut Out) -> Resul
     if !changes.same.is_empty() && !changes.changed.is_empty() {
         out.line(format!("  not changed: {}", changes.same.join(", ")))?;
     }
+    if !changes.unknown.is_empty() {
+        out.line(format!(
+            "  unknown: {}: the record that says it of one of the two is not here (it may have been pruned)",
+            changes.unknown.join(", ")
+        ))?;
+    }
+    let nothing = match changes.nothing_sent {
+        (true, true) => Some("either run"),
+        (true, false) => Some("the first of the two"),
+        (false, true) => Some("the second of the two"),
+        (false, false) => None,
+    };
+    if let Some(which) = nothing {
+        return out.line(format!(
+            "  nothing was sent in {which}, so there is no peer, model or answer to compare"
+        ));
+    }
     let ((both, old, new), (same, different, partial)) = (changes.bytes, changes.answers);
-    if before.leaf() != Some("release") || after.leaf() != Some("release") || both + old + new == 0
-    {
+    if before.leaf() != Some("release") || after.leaf() != Some("release") {
         return out.line("  answers are not compared: not both runs released bytes to a host");
     }
-    out.line(format!("  bytes sent: {both} bodies left in both runs, {old} only in the first, {new} only in the second"))?;
+    out.line(format!(
+        "  bytes sent: {} left in both runs, {old} only in the first, {new} only in the second{}",
+        bodies(both),
+        match changes.may {
+            0 => String::new(),
+            may => format!("; of {may} more it is unknown, or they left in part"),
+        }
+    ))?;
     if both == 0 {
-        return out.line("  answers cannot be compared: the two runs sent no body alike");
+        return out.line("  answers cannot be compared: no body is known to have left in both");
     }
     let line = format!(
-        "  answers to the same bytes: {same} the same, {different} different, {partial} not answered whole in both"
+        "  answers to the same bytes: {same} the same, {different} different, {partial} not answered whole and with a status of 2xx in both"
     );
-    let tone = if different > 0 { Tone::Bad } else { Tone::Good };
+    let tone = match (same, different) {
+        (_, 1..) => Tone::Bad,
+        (1.., 0) => Tone::Good,
+        (0, 0) => Tone::Half,
+    };
     let line = out.paint(tone, &line, 0);
     out.line(line)
 }

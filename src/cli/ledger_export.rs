@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::ledger::there;
 use super::ledger_list::{Which, none_fits};
-use super::out::{Done, Failure, Out};
-use crate::ledger::{Export, Format, Manifest, Stopped};
+use super::out::{Done, Failure, Out, count};
+use crate::ledger::{Export, Format, Manifest, Stopped, ascii};
 
 /// Write the records that fit to a file, with a manifest.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
             )?;
             out.flush()?;
             if manifest.records() > 0 {
-                eprintln!("{}", manifest.to_json());
+                eprintln!("{}", ascii(&manifest.to_json().to_string()));
             }
             manifest
         }
@@ -70,8 +70,10 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         } else {
             let (records, rows) = (manifest.records(), manifest.rows());
             out.line(format!(
-                "{}: {records} records, {rows} rows; {}",
+                "{}: {}, {}; {}",
                 file.display(),
+                count(records, "record"),
+                count(rows, "row"),
                 beside(file).display()
             ))?;
         }
@@ -86,22 +88,32 @@ fn beside(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes both files whole or neither.
-fn to_file(export: &Export, file: &Path, args: &Args) -> Result<Manifest, Failure> {
-    let folder = match file.parent() {
+/// The folder that a file stands in, or would.
+pub(super) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),
-    };
+    }
+}
+
+/// A file in the ledger's folder, or in a folder below it, could pass for a segment, stand in the way of one, or go when the ledger is moved.
+pub(super) fn not_within(flag: &str, folder: &Path, ledger: &Path) -> Result<(), Failure> {
     let real = |path: &Path| {
         path.canonicalize()
             .map_err(|error| Failure::file(path, &error))
     };
-    // A file there could pass for a segment, or stand in the way of one.
-    if real(folder)? == real(&args.dir)? {
-        return Err(Failure::new(
-            "--out: the file would stand in the ledger's own folder; name another place",
-        ));
+    if real(folder)?.starts_with(real(ledger)?) {
+        return Err(Failure::new(format!(
+            "{flag}: the file would stand in the ledger's own folder; name another place"
+        )));
     }
+    Ok(())
+}
+
+/// Writes both files whole or neither.
+fn to_file(export: &Export, file: &Path, args: &Args) -> Result<Manifest, Failure> {
+    let folder = folder_of(file);
+    not_within("--out", folder, &args.dir)?;
     let manifest_file = beside(file);
     for path in [file, &manifest_file] {
         if !args.force && path.symlink_metadata().is_ok() {
@@ -123,7 +135,7 @@ fn to_file(export: &Export, file: &Path, args: &Args) -> Result<Manifest, Failur
         .into_inner()
         .map_err(|error| Failure::file(file, error.error()))?;
     let mut about = scratch(&manifest_file)?;
-    let text = format!("{:#}\n", manifest.to_json());
+    let text = ascii(&format!("{:#}\n", manifest.to_json()));
     about
         .write_all(text.as_bytes())
         .map_err(|error| Failure::file(&manifest_file, &error))?;

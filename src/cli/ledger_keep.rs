@@ -3,12 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 
 use super::ledger::there;
-use super::out::{Done, Failure, Out, Tone, safe};
-use crate::ledger::{self, LedgerError, Pruning};
+use super::out::{Done, Failure, Out, Tone, count, safe};
+use crate::ledger::{self, Filter, LedgerError, Pruning};
 
 /// Give the ledger a new signing key, recorded under the old one.
 #[derive(Debug, clap::Args)]
@@ -48,6 +46,7 @@ pub(super) struct Seal {
 Example:
   leafgate ledger prune ledger --before 2026-06-01         shows what would go
   leafgate ledger prune ledger --before 2026-06-01 --yes   takes it away
+  leafgate ledger prune ledger --before 30d                what is older than thirty days
 
 leafgate must be stopped. The open segment always stays; leafgate ledger seal closes it. Exits 1 where
 the ledger is not whole.")]
@@ -55,8 +54,8 @@ pub(super) struct Prune {
     /// The ledger's folder
     #[arg(value_name = "DIR", default_value = "ledger")]
     dir: PathBuf,
-    /// Only segments that have no record from this time on: RFC 3339, or a date (its first moment, UTC)
-    #[arg(long, value_name = "TIME|DATE", value_parser = moment)]
+    /// Only segments that have no record from this time on: RFC 3339, a date (its first moment, UTC), or how long ago (30d, 12h)
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     before: Timestamp,
     /// Do it
     #[arg(long)]
@@ -67,15 +66,11 @@ pub(super) struct Prune {
 }
 
 fn moment(text: &str) -> Result<Timestamp, &'static str> {
-    let day = || -> Option<Timestamp> {
-        // A time without its offset would pass for a date: only a date is as long.
-        let date: Date = text.parse().ok().filter(|_| text.len() == 10)?;
-        TimeZone::UTC.to_timestamp(date.at(0, 0, 0, 0)).ok()
-    };
-    text.parse()
-        .ok()
-        .or_else(day)
-        .ok_or("is neither a date (2026-06-01) nor an RFC 3339 time (2026-06-01T00:00:00Z)")
+    let mut filter = Filter::default();
+    let read = filter.add("since", text, Timestamp::now());
+    read.ok().and(filter.since).ok_or(
+        "is neither a date (2026-06-01), nor an RFC 3339 time (2026-06-01T00:00:00Z), nor how long ago (30d, 12h)",
+    )
 }
 
 pub(super) fn rotate_key(args: &RotateKey, out: &mut Out) -> Result<Done, Failure> {
@@ -140,7 +135,12 @@ pub(super) fn prune(args: &Prune, out: &mut Out) -> Result<Done, Failure> {
         return Ok(Done::Yes);
     }
     let (segments, records, bytes) = sums(&pruned);
-    let what = format!("{segments} segments, {records} records, {bytes} bytes");
+    let what = format!(
+        "{}, {}, {}",
+        count(segments, "segment"),
+        count(records, "record"),
+        count(bytes, "byte")
+    );
     if pruned.segments.is_empty() {
         show(&pruned, out)?;
         out.line("nothing to prune: no sealed segment is that old")?;
@@ -159,33 +159,35 @@ fn show(pruning: &Pruning, out: &mut Out) -> Result<(), Failure> {
         let decisions = old.counts.get("decision").copied().unwrap_or_default();
         let forwarded = old.counts.get("forwarded").copied().unwrap_or_default();
         out.line(format!(
-            "{}  records {} to {}  {decisions} decisions, {forwarded} forwarded  {} bytes  newest {}",
+            "{}  records {} to {}  {}, {forwarded} forwarded  {}  newest {}",
             safe(&old.file.display().to_string()),
             old.first,
             old.first + old.records - 1,
-            old.bytes,
+            count(decisions, "decision"),
+            count(old.bytes, "byte"),
             old.newest
         ))?;
     }
     if pruning.carried > 0 {
         out.line(format!(
-            "{} older prune records are in these; they are written again",
-            pruning.carried
+            "in these: {}, written again",
+            count(pruning.carried, "older prune record")
         ))?;
     }
     if let Some((file, open)) = &pruning.stopped {
         out.line(format!(
-            "{} stays: {open} forwarded decisions have no outcome at its end, more than its record can name",
-            safe(&file.display().to_string())
+            "{} stays: {} without an outcome at its end, more than its record can name",
+            safe(&file.display().to_string()),
+            count(*open, "forwarded decision")
         ))?;
     }
     Ok(())
 }
 
-fn sums(pruning: &Pruning) -> (usize, u64, u64) {
+fn sums(pruning: &Pruning) -> (u64, u64, u64) {
     let records = pruning.segments.iter().map(|old| old.records).sum();
     let bytes = pruning.segments.iter().map(|old| old.bytes).sum();
-    (pruning.segments.len(), records, bytes)
+    (pruning.segments.len() as u64, records, bytes)
 }
 
 fn json(pruning: &Pruning) -> serde_json::Value {

@@ -18,7 +18,7 @@ pub(super) struct Which {
     /// Before this: a time, a date (its first instant, UTC), or how long ago
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Only decisions with this leaf: hold, split, release
+    /// Only decisions with this leaf: hold, split, release; an eligible call can be refused, and --verdict forward are those that were sent
     #[arg(long)]
     leaf: Option<String>,
     /// Only decisions with this verdict: forward, refuse, local
@@ -114,8 +114,8 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     }
     if !args.json {
         let heads = format!(
-            "{:>8}  {:<20} {:<8} {:<7} {} {:<18} {:<8} {:<16} {:<20} {}",
-            "SEQ", "TIME", "TYPE", "LEAF", "S", "REASON", "VERDICT", "FIXTURE", "HOST", "CALL"
+            "{:>8}  {:<20} {:<8} {:<7} {:<7} {:<4} {:<18} {:<16} {:<20} {}",
+            "SEQ", "TIME", "TYPE", "VERDICT", "LEAF", "STEP", "REASON", "FIXTURE", "HOST", "CALL"
         );
         let heads = out.paint(Tone::Dim, &heads, 0);
         out.line(heads)?;
@@ -150,10 +150,15 @@ pub(super) fn none_fits(filter: &Filter, out: &mut Out) -> Result<(), Failure> {
 /// One line for a record: the columns of a decision; for others what matters of them stands in their place.
 fn row(record: &Record, out: &Out) -> String {
     let get = |key: &str| shown(&record.value[key]);
-    let tone = [Leaf::Hold, Leaf::Split, Leaf::Release]
+    let leaf = [Leaf::Hold, Leaf::Split, Leaf::Release]
         .into_iter()
         .find(|leaf| record.text("leaf") == Some(leaf.name()))
         .map_or(Tone::Plain, Tone::of);
+    // What was refused never has the colour of what was sent.
+    let tone = match record.text("verdict") {
+        Some("refuse") => Tone::Bad,
+        Some(_) | None => leaf,
+    };
     // Seconds are enough here; `show` has them all.
     let time: String = get("time").chars().take(19).collect();
     let kind = get("t");
@@ -163,11 +168,11 @@ fn row(record: &Record, out: &Out) -> String {
                 .text("host")
                 .map_or_else(|| get("host_pin"), |_| get("host"));
             format!(
-                "{} {} {:<18} {:<8} {:<16} {host:<20} {}",
+                "{} {} {:<4} {:<18} {:<16} {host:<20} {}",
+                out.paint(tone, &get("verdict"), 7),
                 out.paint(tone, &get("leaf"), 7),
                 get("step"),
                 get("reason"),
-                get("verdict"),
                 get("fixture_id"),
                 get("call")
             )

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::ledger::there;
+use super::ledger_export::{folder_of, not_within};
 use super::out::{Done, Failure, Out, Tone, safe};
 use crate::ledger::{LedgerError, MAX_RECORD_BYTES, Proof, ProofFault, Proved};
 
@@ -67,6 +68,9 @@ pub(super) struct CheckProof {
 
 pub(super) fn prove(args: &Prove, out: &mut Out) -> Result<Done, Failure> {
     there(&args.dir)?;
+    if let Some(file) = &args.record {
+        not_within("--record", folder_of(file), &args.dir)?;
+    }
     let kept = args.checkpoint.as_deref();
     let proved = match crate::ledger::prove(&args.dir, args.seq, kept) {
         Ok(proved) => proved,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ledger::there;
-use super::out::{Done, Failure, Out, Tone, safe};
+use super::out::{Done, Failure, Out, Tone, count, safe};
 use crate::ledger::{
     self, LedgerError, Mark, Part, Record, StoryLine, StoryProof, story_of_call, story_of_record,
 };
@@ -42,10 +42,8 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     };
     if records.is_empty() {
         out.flush()?;
-        match by_seq {
-            Some(seq) => eprintln!("leafgate: there is no record {seq}"),
-            None => eprintln!("leafgate: there is no such call"),
-        }
+        let gone = ledger::gone(&args.dir).map_err(read)?;
+        eprintln!("leafgate: {}", missing(by_seq, gone));
         return Ok(Done::No);
     }
     if args.json {
@@ -68,6 +66,25 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         tell(part, out)?;
     }
     Ok(Done::Yes)
+}
+
+/// Why there is nothing to show; `gone` records were pruned.
+pub(super) fn missing(seq: Option<u64>, gone: u64) -> String {
+    let again = "put the archived segments beside a copy of the ledger, take `pruned` away there, and ask again";
+    match seq {
+        Some(seq) if seq < gone => {
+            format!(
+                "record {seq} was pruned, with the first {}: {again}",
+                count(gone, "record")
+            )
+        }
+        Some(seq) => format!("there is no record {seq}"),
+        None if gone > 0 => format!(
+            "there is no such call; the first {} may have held it and were pruned: {again}",
+            count(gone, "record")
+        ),
+        None => "there is no such call".to_owned(),
+    }
 }
 
 /// The records of a call, oldest first.

@@ -160,9 +160,9 @@ impl Out {
         gone(self.to.write_all(bytes))
     }
 
-    /// Writes one JSON value on a line of its own.
+    /// Writes one JSON value on a line of its own, in ASCII: what it holds cannot steer a terminal.
     pub(super) fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
-        self.line(value)
+        self.line(crate::ledger::ascii(&value.to_string()))
     }
 
     /// What was written so far goes out.
@@ -190,6 +190,13 @@ fn gone(done: io::Result<()>) -> Result<(), Failure> {
             Failure::new(format!("standard output: {error}"))
         }
     })
+}
+
+/// `1 record`, `2 records`.
+pub(super) fn count(number: impl Into<u64>, what: &str) -> String {
+    let number = number.into();
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 /// The text without control characters, format characters and line breaks: what is printed cannot steer a terminal.

@@ -599,7 +599,7 @@ fn a_stopped_ledger_is_rotated_sealed_and_pruned() {
     let (done, text) = ran(&["ledger", "verify", at]);
     assert_eq!(done.unwrap(), Done::Yes);
     assert!(
-        text.contains("WHOLE 1 records") && text.contains("3 earlier records were pruned"),
+        text.contains("WHOLE 1 record") && text.contains("3 earlier records were pruned"),
         "{text}"
     );
     for bad in ["2026-13-01", "yesterday", "2026-01-01T00:00:00", ""] {

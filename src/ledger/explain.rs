@@ -3,8 +3,8 @@
 //! A **run** is what a person who started an evaluation would call one: the calls for the fixture within one run of leafgate, under the same policy, with the same card values, host,
 //! leaf, verdict and reason, without a pause longer than [`PAUSE`], and, for a release, until the same bytes are sent again (that is a replay).
 //!
-//! Promises: it is derived from the records alone. Answers are compared only where the same bytes left (`plan_sha256`), all of them, and an answer came back whole; never for a
-//! split, whose remote answer is not the fixture's.
+//! Promises: it is derived from the records alone. Answers are compared only where the same bytes left (`plan_sha256`), all of them, and an answer came back whole with a status of 2xx;
+//! never for a split, whose remote answer is not the fixture's. What no record says is unknown, never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,14 +13,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::error::LedgerError;
-use super::look::{Record, each_raw};
-use super::query::{Filter, Sieve, duration};
+use super::explain_replay::{self, Replays};
+use super::look::{Record, each_raw, gone};
+use super::query::{Filter, Sieve};
 use super::story::say;
 
 /// A longer pause between two calls ends a run.
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_mins(10);
-/// Pairs of differing answers that are listed one by one.
-const MOST_PAIRS: usize = 50;
 
 /// What all calls of a run have in common, in the order in which it is compared.
 const FACETS: [&str; 13] = [
@@ -42,8 +41,10 @@ const LEAF: usize = 0;
 const VERDICT: usize = 1;
 const REASON: usize = 2;
 const PIN: usize = 4;
+const POLICY: usize = 5;
 const CLASS: usize = 8;
 const WINDOW: usize = 9;
+const VERSION: usize = 11;
 
 type Facets = [Option<String>; FACETS.len()];
 
@@ -63,19 +64,74 @@ pub struct Run {
     pub peers: BTreeSet<String>,
     /// Models that the host named.
     pub models: BTreeSet<String>,
+    /// Statuses that the host answered with.
+    pub statuses: BTreeSet<u64>,
     /// How calls ended that did not end well.
     pub errors: BTreeSet<String>,
-    /// What was sent, and what came back whole.
-    answers: BTreeMap<String, Option<Answer>>,
+    /// How many of the calls sent anything, or may have.
+    left: u64,
+    /// Of a release: each body that was decided on, by its `plan_sha256`.
+    bodies: BTreeMap<String, Body>,
     last: Option<Timestamp>,
 }
 
+/// A body that was decided on.
+#[derive(Debug, Clone)]
+struct Body {
+    left: Left,
+    /// What came back whole.
+    answer: Option<Answer>,
+    /// The decision's time.
+    time: Option<Timestamp>,
+}
+
+/// Whether a body left, as its outcome says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    No,
+    Part,
+    Whole,
+    /// No outcome, or one that does not know.
+    May,
+}
+
+impl Left {
+    fn of(sent: Option<&str>) -> Left {
+        match sent {
+            Some("all") => Left::Whole,
+            Some("partial") => Left::Part,
+            Some("none") => Left::No,
+            Some(_) | None => Left::May,
+        }
+    }
+
+    /// The outcome's word.
+    fn name(self) -> &'static str {
+        match self {
+            Left::No => "none",
+            Left::Part => "partial",
+            Left::Whole => "all",
+            Left::May => "unknown",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Answer {
-    digest: String,
-    status: Option<u64>,
+pub(super) struct Answer {
+    pub(super) digest: String,
+    pub(super) status: Option<u64>,
     /// `seq` of the decision.
-    seq: u64,
+    pub(super) seq: u64,
+    /// The decision's time.
+    pub(super) time: Option<Timestamp>,
+}
+
+impl Answer {
+    /// Whether it is one that a score could rest on: a refusal by the host is compared with nothing.
+    pub(super) fn good(&self) -> bool {
+        self.status
+            .is_some_and(|status| (200..300).contains(&status))
+    }
 }
 
 /// What changed between a run and the next.
@@ -85,20 +141,16 @@ pub struct Changes {
     pub changed: Vec<(&'static str, String, String)>,
     /// Names of what did not change.
     pub same: Vec<&'static str>,
-    /// Bodies that left in both runs, in the first alone, in the second alone.
+    /// Names of what no record here says of one of the two.
+    pub unknown: Vec<&'static str>,
+    /// Where nothing was sent in the first, in the second: then there is no peer, model or answer to compare.
+    pub nothing_sent: (bool, bool),
+    /// Bodies that left whole in both runs, in the first alone, in the second alone.
     pub bytes: (u64, u64, u64),
-    /// Of those that left in both: the same answer digest, another one, not both answered whole.
+    /// Bodies of which it is not known, in one of the two, whether they left, or which left in part.
+    pub may: u64,
+    /// Of those that left in both: the same answer digest, another one, not answered whole and with 2xx in both.
     pub answers: (u64, u64, u64),
-}
-
-/// Answers to the same bytes from the same pin.
-#[derive(Debug, Clone, Default)]
-struct Replay {
-    same: u64,
-    different: u64,
-    beyond: u64,
-    unknown: u64,
-    pairs: Vec<Value>,
 }
 
 /// What the ledger says of a fixture.
@@ -108,9 +160,11 @@ pub struct Explained {
     pub fixture: String,
     /// In order.
     pub runs: Vec<Run>,
-    replay: BTreeMap<(String, String), Replay>,
-    /// Decisions whose card could not be read: whose fixture they were about, nobody can tell.
+    replay: Replays,
+    /// Decisions within the span whose card could not be read: whose fixture they were about, nobody can tell.
     pub cardless: u64,
+    /// How many records were pruned.
+    pub gone: u64,
 }
 
 /// Reads the whole ledger for one fixture; `span` bounds the decisions by time.
@@ -142,7 +196,8 @@ pub fn explain(dir: &Path, fixture: &str, span: &Filter) -> Result<Explained, Le
         Ok(())
     })?;
     let mut explained = reader.explained;
-    explained.replay = replays(&explained.runs);
+    explained.gone = gone(dir)?;
+    explained.replay = explain_replay::replays(&explained.runs);
     Ok(explained)
 }
 
@@ -163,8 +218,9 @@ impl Reader {
         let explained = Explained {
             fixture: fixture.to_owned(),
             runs: Vec::new(),
-            replay: BTreeMap::new(),
+            replay: Replays::new(),
             cardless: 0,
+            gone: 0,
         };
         Reader {
             explained,
@@ -185,7 +241,7 @@ impl Reader {
             Some("config") => self.policy = text("policy"),
             Some("outcome") => self.outcome(record),
             Some("decision") if filter.takes(&record.value) => self.decision(record),
-            Some("decision") => {
+            Some("decision") if filter.within(record.text("time")) => {
                 let cardless = ["card_missing", "card_ambiguous", "card_malformed"];
                 let reason = record.text("reason");
                 if cardless.iter().any(|own| reason == Some(own)) {
@@ -214,7 +270,7 @@ impl Reader {
                 .is_some_and(|(last, time)| time.duration_since(last) > PAUSE);
             let again = plan
                 .as_ref()
-                .is_some_and(|plan| run.answers.contains_key(plan));
+                .is_some_and(|plan| run.bodies.contains_key(plan));
             !pause && !again
         });
         let at = going.unwrap_or_else(|| {
@@ -227,8 +283,18 @@ impl Reader {
         run.seqs.1 = record.seq;
         run.times.1 = record.text("time").unwrap_or_default().to_owned();
         run.last = time.or(run.last);
+        run.left += u64::from(record.forwards());
         if let Some(plan) = &plan {
-            run.answers.insert(plan.clone(), None);
+            let body = Body {
+                left: if record.forwards() {
+                    Left::May
+                } else {
+                    Left::No
+                },
+                answer: None,
+                time,
+            };
+            run.bodies.insert(plan.clone(), body);
         }
         if record.forwards() {
             self.open.insert(record.seq, (at, plan));
@@ -263,24 +329,28 @@ impl Reader {
             return;
         };
         let run = &mut self.explained.runs[at];
-        let whole = record.text("sent") == Some("all");
-        run.sent += u64::from(whole);
+        let left = Left::of(record.text("sent"));
+        run.sent += u64::from(left == Left::Whole);
+        run.left -= u64::from(left == Left::No);
         run.peers.extend(record.text("peer").map(str::to_owned));
         if !record.value["model"].is_null() {
             run.models.insert(compared(&record.value["model"]));
         }
+        run.statuses.extend(record.int("status"));
         run.errors.extend(record.text("error").map(str::to_owned));
+        let Some(body) = plan.and_then(|plan| run.bodies.get_mut(&plan)) else {
+            return;
+        };
+        body.left = left;
         let digest = record
             .text("received_sha256")
-            .filter(|_| whole && record.text("error").is_none());
-        if let (Some(plan), Some(digest)) = (plan, digest) {
-            let answer = Answer {
-                digest: digest.to_owned(),
-                status: record.int("status"),
-                seq: of,
-            };
-            run.answers.insert(plan, Some(answer));
-        }
+            .filter(|_| left == Left::Whole && record.text("error").is_none());
+        body.answer = digest.map(|digest| Answer {
+            digest: digest.to_owned(),
+            status: record.int("status"),
+            seq: of,
+            time: body.time,
+        });
     }
 }
 
@@ -312,8 +382,10 @@ impl Run {
             sent: 0,
             peers: BTreeSet::new(),
             models: BTreeSet::new(),
+            statuses: BTreeSet::new(),
             errors: BTreeSet::new(),
-            answers: BTreeMap::new(),
+            left: 0,
+            bodies: BTreeMap::new(),
             last: None,
         }
     }
@@ -345,11 +417,20 @@ impl Run {
 
     /// Digests of answers that came back whole, each once; empty for a split, whose answers are not the fixture's.
     pub fn digests(&self) -> BTreeSet<&str> {
-        self.answers
-            .values()
-            .flatten()
-            .map(|answer| answer.digest.as_str())
-            .collect()
+        let answers = self.bodies.values().flat_map(|body| &body.answer);
+        answers.map(|answer| answer.digest.as_str()).collect()
+    }
+
+    /// The replay window as the card has it.
+    pub(super) fn window(&self) -> Option<&str> {
+        self.facets[WINDOW].as_deref()
+    }
+
+    /// What came back whole, each with the `plan_sha256` of what was sent.
+    pub(super) fn answers(&self) -> impl Iterator<Item = (&str, &Answer)> {
+        self.bodies
+            .iter()
+            .filter_map(|(plan, body)| Some((plan.as_str(), body.answer.as_ref()?)))
     }
 
     /// What to say where no class stands in the card.
@@ -372,49 +453,37 @@ impl Run {
         let mut changes = Changes {
             changed: Vec::new(),
             same: Vec::new(),
+            unknown: Vec::new(),
+            nothing_sent: (self.left == 0, next.left == 0),
             bytes: (0, 0, 0),
+            may: 0,
             answers: (0, 0, 0),
-        };
-        let mut compare = |name, before: &str, after: &str| {
-            if before == after {
-                changes.same.push(name);
-            } else {
-                changes
-                    .changed
-                    .push((name, before.to_owned(), after.to_owned()));
-            }
         };
         for (at, name) in FACETS.iter().enumerate() {
             match (self.facets[at].as_deref(), next.facets[at].as_deref()) {
+                // Every run has these two; what says them may have been pruned.
+                (None, _) | (_, None) if at == POLICY || at == VERSION => {
+                    changes.unknown.push(name);
+                }
                 (None, None) => {}
                 (before, after) => {
-                    compare(*name, before.unwrap_or("(none)"), after.unwrap_or("(none)"))
+                    changes.compare(name, before.unwrap_or("(none)"), after.unwrap_or("(none)"))
                 }
             }
         }
-        for (name, before, after) in [
-            ("peer", &self.peers, &next.peers),
-            ("model", &self.models, &next.models),
-        ] {
-            if !before.is_empty() || !after.is_empty() {
-                compare(name, &list(before), &list(after));
-            }
-        }
-        for (plan, before) in &self.answers {
-            let Some(after) = next.answers.get(plan) else {
-                changes.bytes.1 += 1;
-                continue;
-            };
-            changes.bytes.0 += 1;
-            match (before, after) {
-                (Some(before), Some(after)) if before.digest == after.digest => {
-                    changes.answers.0 += 1
+        if changes.nothing_sent == (false, false) {
+            let statuses = |run: &Run| run.statuses.iter().map(u64::to_string).collect();
+            for (name, before, after, none) in [
+                ("peer", &self.peers, &next.peers, "(not recorded)"),
+                ("model", &self.models, &next.models, "(none named)"),
+                ("status", &statuses(self), &statuses(next), "(none)"),
+            ] {
+                if !before.is_empty() || !after.is_empty() {
+                    changes.compare(name, &list(before, none), &list(after, none));
                 }
-                (Some(_), Some(_)) => changes.answers.1 += 1,
-                _ => changes.answers.2 += 1,
             }
         }
-        changes.bytes.2 = next.answers.len() as u64 - changes.bytes.0;
+        changes.bodies(&self.bodies, &next.bodies);
         changes
     }
 
@@ -432,18 +501,19 @@ impl Run {
         members.insert("sent_whole".to_owned(), json!(self.sent));
         members.insert("peers".to_owned(), json!(self.peers));
         members.insert("models".to_owned(), json!(self.models));
+        members.insert("statuses".to_owned(), json!(self.statuses));
         members.insert("errors".to_owned(), json!(self.errors));
         members.insert(
             "class_named".to_owned(),
             json!(self.facets[CLASS].is_some()),
         );
         let answers: Vec<Value> = self
-            .answers
+            .bodies
             .iter()
-            .map(|(plan, answer)| {
-                let answer = answer.as_ref();
+            .map(|(plan, body)| {
+                let answer = body.answer.as_ref();
                 json!({
-                    "plan_sha256": plan, "received_sha256": answer.map(|answer| &answer.digest),
+                    "plan_sha256": plan, "sent": body.left.name(), "received_sha256": answer.map(|answer| &answer.digest),
                     "status": answer.and_then(|answer| answer.status), "decision": answer.map(|answer| answer.seq),
                 })
             })
@@ -453,9 +523,9 @@ impl Run {
     }
 }
 
-fn list(set: &BTreeSet<String>) -> String {
+fn list(set: &BTreeSet<String>, none: &str) -> String {
     if set.is_empty() {
-        return "(none)".to_owned();
+        return none.to_owned();
     }
     set.iter()
         .map(String::as_str)
@@ -463,93 +533,45 @@ fn list(set: &BTreeSet<String>) -> String {
         .join(", ")
 }
 
-/// Each answer against the one before it that the same pin gave to the same bytes.
-fn replays(runs: &[Run]) -> BTreeMap<(String, String), Replay> {
-    let mut found: BTreeMap<(String, String), Replay> = BTreeMap::new();
-    let mut before: BTreeMap<(&str, &str), (&Answer, Option<Timestamp>)> = BTreeMap::new();
-    for run in runs {
-        let (Some(pin), Some(window)) = (run.pin(), run.facets[WINDOW].as_deref()) else {
-            continue;
-        };
-        let length = duration(window);
-        for (plan, answer) in &run.answers {
-            let Some(answer) = answer else { continue };
-            let earlier = before.insert((pin, plan), (answer, run.last));
-            let Some((earlier, time)) = earlier else {
-                continue;
-            };
-            let replay = found
-                .entry((pin.to_owned(), window.to_owned()))
-                .or_default();
-            let apart = time
-                .zip(run.last)
-                .map(|(before, now)| now.duration_since(before));
-            match length.zip(apart) {
-                None => replay.unknown += 1,
-                Some((length, apart)) if apart.abs() > length => {
-                    replay.beyond += 1;
-                    continue;
+impl Changes {
+    fn compare(&mut self, name: &'static str, before: &str, after: &str) {
+        if before == after {
+            self.same.push(name);
+        } else {
+            self.changed
+                .push((name, before.to_owned(), after.to_owned()));
+        }
+    }
+
+    /// Which bodies left, and what came back.
+    fn bodies(&mut self, before: &BTreeMap<String, Body>, after: &BTreeMap<String, Body>) {
+        let plans: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        for plan in plans {
+            let (old, new) = (before.get(plan), after.get(plan));
+            let left = |body: Option<&Body>| body.map_or(Left::No, |body| body.left);
+            match (left(old), left(new)) {
+                (Left::No, Left::No) => {}
+                (Left::Whole, Left::No) => self.bytes.1 += 1,
+                (Left::No, Left::Whole) => self.bytes.2 += 1,
+                (Left::Whole, Left::Whole) => {
+                    self.bytes.0 += 1;
+                    let good = |body: Option<&'_ Body>| body?.answer.clone().filter(Answer::good);
+                    match (good(old), good(new)) {
+                        (Some(old), Some(new)) if old.digest == new.digest => self.answers.0 += 1,
+                        (Some(_), Some(_)) => self.answers.1 += 1,
+                        _ => self.answers.2 += 1,
+                    }
                 }
-                Some(_) => {}
-            }
-            if earlier.digest == answer.digest {
-                replay.same += 1;
-            } else {
-                replay.different += 1;
-                if replay.pairs.len() < MOST_PAIRS {
-                    replay.pairs.push(json!({
-                        "plan_sha256": plan,
-                        "earlier": { "decision": earlier.seq, "received_sha256": earlier.digest },
-                        "later": { "decision": answer.seq, "received_sha256": answer.digest },
-                    }));
-                }
+                (Left::May | Left::Part, _) | (_, Left::May | Left::Part) => self.may += 1,
             }
         }
     }
-    found
 }
 
 impl Explained {
-    /// Whether two runs within the replay window gave the same answer digest from the same pin, in sentences.
+    /// Whether two answers within the replay window have the same digest, in sentences.
     pub fn replay_words(&self) -> Vec<String> {
-        if self.replay.is_empty() {
-            return vec![
-                "No pin answered the same bytes twice: nothing can be said about replay."
-                    .to_owned(),
-            ];
-        }
-        let mut words = Vec::new();
-        for ((pin, window), replay) in &self.replay {
-            let Replay {
-                same,
-                different,
-                beyond,
-                unknown,
-                pairs,
-            } = replay;
-            if *unknown > 0 {
-                words.push(format!("The replay window {window} of the pin {pin} names no length of time, so nobody can tell which of {unknown} replays lie within it; all are compared."));
-            }
-            words.push(match (same, different) {
-                (0, 0) => format!("Pin {pin}, replay window {window}: no replay lies within the window."),
-                (_, 0) => format!("Pin {pin}, replay window {window}: each of {same} replays gave the same answer digest as the call before it."),
-                _ => format!("Pin {pin}, replay window {window}: {different} of {} replays gave ANOTHER answer digest to the same bytes.", same + different),
-            });
-            for pair in pairs.iter().take(5) {
-                words.push(format!(
-                    "  decision {} was answered {}, decision {} was answered {}",
-                    pair["earlier"]["decision"],
-                    say(&pair["earlier"]["received_sha256"]),
-                    pair["later"]["decision"],
-                    say(&pair["later"]["received_sha256"])
-                ));
-            }
-            if *beyond > 0 {
-                words.push(format!("  {beyond} more replays lie further apart than the window and are not compared."));
-            }
-        }
-        words.push("A digest is over the answer's bytes: a host that writes an id or a time into each answer never gives the same one twice.".to_owned());
-        words
+        explain_replay::words(&self.replay)
     }
 
     /// Everything, as one JSON object.
@@ -560,18 +582,10 @@ impl Explained {
             .windows(2)
             .map(|pair| changes_json(&pair[0].to(&pair[1])))
             .collect();
-        let replay: Vec<Value> = self
-            .replay
-            .iter()
-            .map(|((pin, window), replay)| {
-                json!({
-                    "pin": pin, "replay_window": window, "same": replay.same, "different": replay.different,
-                    "beyond_window": replay.beyond, "window_without_length": replay.unknown, "pairs": replay.pairs,
-                })
-            })
-            .collect();
+        let replay = explain_replay::to_json(&self.replay);
         json!({
             "fixture": self.fixture, "runs": runs, "changes": changes, "replay": replay, "decisions_without_a_card": self.cardless,
+            "pruned_records": self.gone,
         })
     }
 }
@@ -587,14 +601,15 @@ fn changes_json(changes: &Changes) -> Value {
             )
         })
         .collect();
-    let same: Vec<String> = changes
-        .same
-        .iter()
-        .map(|name| name.replace(' ', "_"))
-        .collect();
+    let keys = |names: &[&str]| -> Vec<String> {
+        let keys = names.iter().map(|name| name.replace(' ', "_"));
+        keys.collect()
+    };
+    let (same, unknown) = (keys(&changes.same), keys(&changes.unknown));
     json!({
-        "changed": changed, "same": same,
-        "bytes": { "both": changes.bytes.0, "before_only": changes.bytes.1, "after_only": changes.bytes.2 },
-        "answers": { "same": changes.answers.0, "different": changes.answers.1, "not_both_whole": changes.answers.2 },
+        "changed": changed, "same": same, "unknown": unknown,
+        "nothing_sent": { "before": changes.nothing_sent.0, "after": changes.nothing_sent.1 },
+        "bytes": { "both": changes.bytes.0, "before_only": changes.bytes.1, "after_only": changes.bytes.2, "may_have_left": changes.may },
+        "answers": { "same": changes.answers.0, "different": changes.answers.1, "not_compared": changes.answers.2 },
     })
 }

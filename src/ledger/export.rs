@@ -15,8 +15,10 @@ use super::checkpoint::{self, Checkpoint};
 use super::error::LedgerError;
 use super::hex::hex;
 use super::keys::{PUBLIC_FILE, VerifierKey};
-use super::look::{Record, Stopped, each, end};
+use super::look::{Record, Stopped, each, each_raw, end, gone};
+use super::past::Past;
 use super::query::Filter;
+use super::scan::Scan;
 use super::{export_csv, export_html, export_ocsf};
 
 /// The form of an export.
@@ -86,6 +88,7 @@ pub struct Note {
     pub size: Option<u64>,
     /// Whether it is signed by the key of `leafgate.pub`.
     pub signed: bool,
+    root: Option<[u8; 32]>,
 }
 
 impl Note {
@@ -105,6 +108,7 @@ impl Note {
         let key = key.as_deref().and_then(VerifierKey::parse);
         Ok(Some(Note {
             size: note.as_ref().map(|note| note.size),
+            root: note.as_ref().map(|note| note.root),
             signed: note
                 .zip(key)
                 .is_some_and(|(note, key)| note.signed_by(&key)),
@@ -112,9 +116,24 @@ impl Note {
         }))
     }
 
-    /// Whether it is signed and covers the record of this `seq`.
+    /// Whether it is signed and its size reaches over the record of this `seq`. Whether the records have its root, [`Note::holds`] says.
     pub fn covers(&self, seq: u64) -> bool {
         self.signed && self.size.is_some_and(|size| seq < size)
+    }
+
+    /// Whether it is signed and the ledger's records have its root. Reads every record that it covers.
+    pub(super) fn holds(&self, dir: &Path) -> Result<bool, LedgerError> {
+        let (Some(size), Some(root)) = (self.size.filter(|_| self.signed), self.root) else {
+            return Ok(false);
+        };
+        let mut tree = Scan::new(&Past::read(dir)?, None).tree;
+        each_raw(dir, |line, _| {
+            if tree.size() < size {
+                tree.push(line);
+            }
+            Ok(())
+        })?;
+        Ok(tree.size() == size && tree.root() == root)
     }
 }
 
@@ -126,6 +145,8 @@ pub struct Export {
     format: Format,
     /// What is there: records from this `seq` on came later.
     pub(super) end: u64,
+    /// How many records were pruned.
+    pub(super) gone: u64,
     pub(super) note: Option<Note>,
 }
 
@@ -142,7 +163,10 @@ pub struct Manifest {
     format: Format,
     filter: Value,
     end: u64,
+    gone: u64,
     note: Option<Note>,
+    /// Whether the checkpoint's root was made again from the records.
+    root_checked: bool,
     pub(super) tally: Tally,
     bytes: u64,
     sha256: String,
@@ -174,6 +198,7 @@ impl Export {
         Ok(Export {
             dir: dir.to_owned(),
             end: end(dir)?,
+            gone: gone(dir)?,
             asked: filter,
             format,
             note,
@@ -202,6 +227,7 @@ impl Export {
             bytes: 0,
             sha256: Sha256::new(),
         };
+        let mut root_checked = false;
         let tally = match self.format {
             Format::Jsonl => self.records(&mut |record| {
                 to.write_all(&record.line)?;
@@ -221,13 +247,19 @@ impl Export {
                 Some(event) => writeln!(to, "{event}").map(|()| true),
                 None => Ok(false),
             })?,
-            Format::Html => export_html::write(self, &mut to)?,
+            Format::Html => {
+                let (tally, checked) = export_html::write(self, &mut to)?;
+                root_checked = checked;
+                tally
+            }
         };
         Ok(Manifest {
             format: self.format,
             filter: self.asked.to_json(),
             end: self.end,
+            gone: self.gone,
             note: self.note.clone(),
+            root_checked,
             tally,
             bytes: to.bytes,
             sha256: hex(&to.sha256.finalize()),
@@ -347,27 +379,35 @@ impl Manifest {
         self.tally.rows
     }
 
-    /// The manifest.
+    /// The manifest. Of the checkpoint it says what was looked at: whether its signature is that of `leafgate.pub`, whether its size reaches over the last record, and
+    /// whether its root was made again from the records (`html` alone does that).
     pub fn to_json(&self) -> Value {
         let tally = &self.tally;
         let seq = |at: &Option<(u64, String)>| at.as_ref().map(|(seq, _)| *seq);
-        let covered = self.note.as_ref().zip(seq(&tally.last));
+        let last = seq(&tally.last);
+        let checkpoint = self.note.as_ref().map(|note| {
+            json!({
+                "note": note.text,
+                "size": note.size,
+                "signed": note.signed,
+                "covers_last": last.map(|last| note.covers(last)),
+                "root_checked": self.root_checked,
+            })
+        });
         json!({
             "leafgate": env!("CARGO_PKG_VERSION"),
             "format": self.format.name(),
             "filter": self.filter,
             "ledger_end": self.end,
+            "pruned_records": self.gone,
             "records": tally.records,
             "rows": tally.rows,
             "types": tally.types,
             "left_out": tally.left_out,
             "first_seq": seq(&tally.first),
-            "last_seq": seq(&tally.last),
+            "last_seq": last,
             "log": tally.logs,
-            "checkpoint": self.note.as_ref().map(|note| &note.text),
-            "checkpoint_size": self.note.as_ref().and_then(|note| note.size),
-            "checkpoint_signed": self.note.as_ref().map(|note| note.signed),
-            "covered_by_checkpoint": covered.map(|(note, last)| note.covers(last)),
+            "checkpoint": checkpoint,
             "records_sha256": tally.records_sha256,
             "bytes": self.bytes,
             "sha256": self.sha256,

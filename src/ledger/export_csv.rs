@@ -129,7 +129,8 @@ fn quoted(text: &str) -> String {
     } else {
         text
     };
-    if text.contains(['"', ',', '\n', '\r']) {
+    // Not only what RFC 4180 asks: some spreadsheets take a semicolon or a tab for the end of a cell.
+    if text.contains(['"', ',', ';', '\t', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text
@@ -151,7 +152,10 @@ mod tests {
             ("+1", "'+1"),
             ("-1", "'-1"),
             ("@sum", "'@sum"),
-            ("\t=1", "'\t=1"),
+            ("\t=1", "\"'\t=1\""),
+            ("a;=1+1", "\"a;=1+1\""),
+            ("a\t=1+1", "\"a\t=1+1\""),
+            ("a:=1+1", "a:=1+1"),
             ("=a,\"b\"", "\"'=a,\"\"b\"\"\""),
             ("two\r\nlines", "\"two\r\nlines\""),
             ("\u{1b}[2J\0", "\\u{1b}[2J\\u{0}"),

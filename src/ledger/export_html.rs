@@ -1,8 +1,9 @@
 //! The page: one run, or whatever the filter takes, for a person to read, mail or print. No script, nothing loaded from anywhere.
 //!
-//! Promises: every value is escaped; the page's own policy allows its one style and nothing else; what it calls proven is what `verify` and the checkpoint's signature say at
-//! the time it was made.
+//! Promises: every value is escaped; the page's own policy allows its one style and nothing else; what it calls proven is what `verify` and the checkpoint's signature and root
+//! say at the time it was made; of records beyond the checkpoint it says that nothing but the chain ties them.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::LazyLock;
 
@@ -16,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::export::{Export, Row, Tally};
 use super::look::{Record, Stopped};
 use super::verify::verify;
+use crate::terms::Reason;
 
 /// Rows on the page; a person reads no more, and a mail takes no more.
 const MOST_ROWS: u64 = 5_000;
@@ -147,12 +149,21 @@ struct Found {
     /// Calls that left whole, in part, not at all, and where that is not known.
     sent: [u64; 4],
     refused: u64,
+    /// Reason codes and ends of calls.
+    reasons: BTreeSet<String>,
     timeline: Timeline,
 }
 
 impl Found {
     fn note(&mut self, row: &Row) {
         let record = &row.record;
+        let ended = row.outcome.as_ref().unwrap_or(record).text("error");
+        let words = [record.text("reason"), ended];
+        let known = words
+            .into_iter()
+            .flatten()
+            .filter(|word| meaning(word).is_some());
+        self.reasons.extend(known.map(str::to_owned));
         if record.is("refused") {
             self.refused += record.int("count").unwrap_or(1);
         }
@@ -177,15 +188,38 @@ impl Found {
     }
 }
 
-/// Writes the page: a first pass counts, a second writes the rows.
-pub(super) fn write(export: &Export, to: &mut dyn Write) -> Result<Tally, Stopped> {
+/// What a reason code, or the end of a call that is no answer, means.
+fn meaning(code: &str) -> Option<String> {
+    const ENDS: [(&str, &str); 5] = [
+        ("host_cut", "The host's answer ended early."),
+        (
+            "client_gone",
+            "The client left before the end of the answer.",
+        ),
+        ("shutdown", "leafgate was stopped before the end."),
+        (
+            "crash",
+            "leafgate ended without a stop before the outcome was recorded; the next start closed the call.",
+        ),
+        ("dropped", "leafgate gave the call up before its end."),
+    ];
+    let reason = Reason::ALL.iter().find(|reason| reason.code() == code);
+    let end = ENDS.iter().find(|(end, _)| *end == code);
+    reason
+        .map(|reason| reason.text())
+        .or(end.map(|(_, text)| *text))
+        .map(|text| text.replace('`', ""))
+}
+
+/// Writes the page: a first pass counts, a second writes the rows. Also says whether the checkpoint's root was made again from the records, and `verify` found no fault.
+pub(super) fn write(export: &Export, to: &mut dyn Write) -> Result<(Tally, bool), Stopped> {
     let mut found = Found::default();
     let tally = export.rows(&mut |row, _| {
         found.note(row);
         Ok(true)
     })?;
     if tally.records == 0 {
-        return Ok(tally);
+        return Ok((tally, false));
     }
     let whole = match verify(&export.dir, &mut |_, _| ()) {
         Ok(report) => report.problem.map(|problem| problem.to_string()),
@@ -194,10 +228,16 @@ pub(super) fn write(export: &Export, to: &mut dyn Write) -> Result<Tally, Stoppe
     // Where the folder lies on this machine is no concern of whoever reads the page.
     let folder = format!("{}/", export.dir.display());
     let whole = whole.map(|problem| problem.replace(&folder, ""));
+    // The checkpoint that this page shows may be older than the one that verify read.
+    let checked = match &export.note {
+        Some(note) if whole.is_none() => note.holds(&export.dir)?,
+        Some(_) | None => false,
+    };
     let put = |to: &mut dyn Write, markup: Markup| to.write_all(markup.into_string().as_bytes());
     put(to, head()).map_err(Stopped::Taker)?;
     put(to, top(export, &tally, &found)).map_err(Stopped::Taker)?;
-    put(to, proofs(export, &tally, whole.as_deref())).map_err(Stopped::Taker)?;
+    put(to, reasons(&found)).map_err(Stopped::Taker)?;
+    put(to, proofs(export, &tally, whole.as_deref(), checked)).map_err(Stopped::Taker)?;
     to.write_all(b"<h2>Calls and other records</h2><table><thead><tr>")
         .map_err(Stopped::Taker)?;
     put(to, html! { @for name in HEADS { th { (name) } } }).map_err(Stopped::Taker)?;
@@ -224,7 +264,20 @@ pub(super) fn write(export: &Export, to: &mut dyn Write) -> Result<Tally, Stoppe
         },
     )
     .map_err(Stopped::Taker)?;
-    Ok(tally)
+    Ok((tally, checked))
+}
+
+fn reasons(found: &Found) -> Markup {
+    html! {
+        @if !found.reasons.is_empty() {
+            h2 { "The reasons on this page" }
+            table { tbody {
+                @for code in &found.reasons {
+                    tr { td { (code) } td { (meaning(code).unwrap_or_default()) } }
+                }
+            } }
+        }
+    }
 }
 
 fn head() -> Markup {
@@ -271,25 +324,32 @@ fn top(export: &Export, tally: &Tally, found: &Found) -> Markup {
     }
 }
 
-fn proofs(export: &Export, tally: &Tally, problem: Option<&str>) -> Markup {
+fn proofs(export: &Export, tally: &Tally, problem: Option<&str>, checked: bool) -> Markup {
     let last = tally.last.as_ref().map_or(0, |(seq, _)| *seq);
     let covered = export.note.as_ref().is_some_and(|note| note.covers(last));
     let size = export.note.as_ref().and_then(|note| note.size).unwrap_or(0);
+    let verify = html! { code { "leafgate ledger verify" } };
     html! {
         h2 { "What is proven" }
         @match problem {
+            Some(problem) => p.hold { "Nothing. " (verify) " found the ledger not whole: " (problem) },
             None => p {
-                "When this page was made, " code { "leafgate ledger verify" }
-                " read the whole ledger and found it whole: each record has its form and its place, each follows the one before it by its hash, and the root over them is the one that the checkpoint signs."
+                "When this page was made, " (verify)
+                " read every record in the ledger and found no fault: each record has its form and its place, and each follows the one before it by its hash."
             },
-            Some(problem) => p.hold { "Nothing. " code { "leafgate ledger verify" } " found the ledger not whole: " (problem) },
         }
-        @if problem.is_none() {
+        @if export.gone > 0 {
+            p { "The records before seq " (export.gone) " were pruned: they are not on this page, and were not read." }
+        }
+        @if problem.is_none() && checked {
+            p { "The records before seq " (size) " have the root that the checkpoint below signs." }
             @if covered {
-                p { "Every record on this page is among the " (size) " that the checkpoint below covers. Whoever keeps that checkpoint can show later that none of them was changed or taken away." }
+                p { "Every record on this page is among them. Whoever keeps that checkpoint can show later that none of them was changed or taken away." }
             } @else {
-                p { "The checkpoint below covers " (size) " records. Records from seq " (size) " on stand in the chain and under no checkpoint yet: they could still be cut off." }
+                p.split { "Records from seq " (size) " on, which this page holds too, are under no checkpoint yet. Whoever may write to the ledger's folder can write, change or cut off those without a trace that " (verify) " could find." }
             }
+        } @else if problem.is_none() {
+            p.split { "No checkpoint that is signed by the key of leafgate.pub was held against the records: whoever may write to the ledger's folder can have written all of them." }
         }
         h2 { "What is not proven" }
         ul {
@@ -437,10 +497,21 @@ fn shown(value: &Value) -> String {
         .collect()
 }
 
-/// Nothing but the timeline's arithmetic is tested here; the page is, with the exports.
+/// The parts are tested here; the page is, with the exports.
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_reason_and_every_end_has_its_meaning_and_nothing_else_has() {
+        let ends = ["host_cut", "client_gone", "shutdown", "crash", "dropped"];
+        let codes = Reason::ALL.iter().map(|reason| reason.code());
+        for code in codes.chain(ends) {
+            let text = meaning(code).expect(code);
+            assert!(text.ends_with('.') && !text.contains('`'), "{code}: {text}");
+        }
+        assert_eq!(meaning("<script>"), None);
+    }
 
     #[test]
     fn the_timeline_keeps_every_call_however_long_it_grows() {

@@ -3,7 +3,8 @@
 //! Promises: only whole lines are read (a segment's length ends at its last newline); nothing is kept on disk or between two looks, so there is no index that could
 //! differ from the segments. What makes it quick: a segment whose first and last record lie outside the filter's span of time is not read, and a line that does not hold
 //! the filter's values as bytes is not read as JSON. It does not promise that the chain holds, nor that a line outside the one legal form is found:
-//! `verify` does. It takes no lock and never writes. The first segment may have any number: older ones may have been pruned.
+//! `verify` does. It takes no lock and never writes. What lies before the records that `pruned` begins from is not read: no checkpoint and no chain speaks for it, and
+//! `verify` does not read it either. However long a line or a segment is, it is read in blocks of one size and once.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -13,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::error::{Fault, LedgerError, Problem};
+use super::past::Past;
 use super::query::{Filter, Sieve};
 use super::record::MAX_RECORD_BYTES;
 use super::scan::{SegmentFile, Tail, each_line, segments};
@@ -94,23 +96,25 @@ impl Record {
         let plain = |text: &str| text.bytes().all(|b| (b' '..=b'~').contains(&b));
         match std::str::from_utf8(&self.line) {
             Ok(line) if plain(line) => line.to_owned(),
-            Ok(_) | Err(_) => {
-                use std::fmt::Write as _;
-                let text = self.value.to_string();
-                text.chars()
-                    .fold(String::with_capacity(text.len()), |mut out, c| {
-                        if (' '..='~').contains(&c) {
-                            out.push(c);
-                        } else {
-                            for unit in c.encode_utf16(&mut [0; 2]) {
-                                let _ = write!(out, "\\u{unit:04x}");
-                            }
-                        }
-                        out
-                    })
-            }
+            Ok(_) | Err(_) => ascii(&self.value.to_string()),
         }
     }
+}
+
+/// A JSON text in ASCII alone: every other character, and every control character but the line break between members, as its escape. What it says stays the same.
+pub fn ascii(json: &str) -> String {
+    use std::fmt::Write as _;
+    json.chars()
+        .fold(String::with_capacity(json.len()), |mut out, c| {
+            if c == '\n' || (' '..='~').contains(&c) {
+                out.push(c);
+            } else {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+            out
+        })
 }
 
 fn no_record(path: &Path) -> LedgerError {
@@ -122,14 +126,24 @@ fn no_record(path: &Path) -> LedgerError {
     })
 }
 
-/// The segments, oldest first; a folder that is not there is an empty ledger's.
-fn files(dir: &Path) -> Result<Vec<SegmentFile>, LedgerError> {
-    match segments(dir) {
+/// The segments that `verify` reads, oldest first; a folder that is not there is an empty ledger's. A file before them is what a prune that was cut left, or what
+/// somebody put there.
+pub(super) fn files(dir: &Path) -> Result<Vec<SegmentFile>, LedgerError> {
+    let all = match segments(dir) {
         Err(LedgerError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            Ok(Vec::new())
+            return Ok(Vec::new());
         }
-        other => other,
-    }
+        other => other?,
+    };
+    Ok(Past::read(dir)?.kept(&all).to_vec())
+}
+
+/// How many records were pruned: the first `seq` that can be shown.
+///
+/// # Errors
+/// Where `pruned` is there and cannot be read.
+pub fn gone(dir: &Path) -> Result<u64, LedgerError> {
+    Ok(Past::read(dir)?.base())
 }
 
 /// The newest `limit` records that fit the filter; looks at no more than `scanned_most` lines and says where to go on.
@@ -239,22 +253,19 @@ pub fn one(dir: &Path, seq: u64) -> Result<Option<Record>, LedgerError> {
     let Some(segment) = files.iter().rev().find(|segment| segment.first <= seq) else {
         return Ok(None);
     };
-    let mut bytes = Vec::new();
-    File::open(&segment.path)
-        .and_then(|mut file| file.read_to_end(&mut bytes))
-        .map_err(LedgerError::io(&segment.path, "read the segment"))?;
-    bytes.truncate(memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1));
-    let place = usize::try_from(seq - segment.first).unwrap_or(usize::MAX);
-    let mut start = 0;
-    for (number, end) in memchr::memchr_iter(b'\n', &bytes).enumerate() {
-        if number == place {
-            let record = Record::read(&bytes[start..end], &segment.path)?;
-            // A segment whose lines are not numbered as its name says holds no record of this seq.
-            return Ok((record.seq == seq).then_some(record));
-        }
-        start = end + 1;
+    let Some(lines) = (seq - segment.first).checked_add(1) else {
+        return Ok(None);
+    };
+    let (mut backward, found) = Backward::of_first(&segment.path, lines)?;
+    if found < lines {
+        return Ok(None);
     }
-    Ok(None)
+    let Some(line) = backward.next_line()? else {
+        return Ok(None);
+    };
+    let record = Record::read(&line, &segment.path)?;
+    // A segment whose lines are not numbered as its name says holds no record of this seq.
+    Ok((record.seq == seq).then_some(record))
 }
 
 /// The records of a call, oldest first.
@@ -383,24 +394,39 @@ struct Backward<'a> {
 impl<'a> Backward<'a> {
     /// Of the whole file, or of its first so many lines.
     fn open(path: &'a Path, lines: Option<u64>) -> Result<Backward<'a>, LedgerError> {
+        match lines {
+            Some(lines) => Ok(Backward::of_first(path, lines)?.0),
+            None => {
+                let file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
+                let facts = file
+                    .metadata()
+                    .map_err(LedgerError::io(path, "read the segment"))?;
+                Backward::until(path, file, facts.len())
+            }
+        }
+    }
+
+    /// Of its first so many lines; also says how many whole lines of these there are.
+    fn of_first(path: &'a Path, lines: u64) -> Result<(Backward<'a>, u64), LedgerError> {
         let mut file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
-        let len = match lines {
-            Some(lines) => end_of_line(&mut file, lines),
-            None => file.metadata().map(|facts| facts.len()),
-        };
-        let start = len.map_err(LedgerError::io(path, "read the segment"))?;
+        let (end, found) =
+            end_of_line(&mut file, lines).map_err(LedgerError::io(path, "read the segment"))?;
+        Ok((Backward::until(path, file, end)?, found))
+    }
+
+    fn until(path: &'a Path, file: File, start: u64) -> Result<Backward<'a>, LedgerError> {
         let mut lines = Backward {
             path,
             file,
             start,
             held: Vec::new(),
         };
-        // What stands after the last newline is not part of the record yet.
-        while lines.start > 0 && memchr::memchr(b'\n', &lines.held).is_none() {
+        // What stands after the last newline is not part of the record yet, however long it is: it is let go of block by block.
+        while lines.start > 0 && lines.held.is_empty() {
             lines.read_block()?;
+            let end = memchr::memrchr(b'\n', &lines.held).map_or(0, |end| end + 1);
+            lines.held.truncate(end);
         }
-        let end = memchr::memrchr(b'\n', &lines.held).map_or(0, |end| end + 1);
-        lines.held.truncate(end);
         Ok(lines)
     }
 
@@ -431,33 +457,41 @@ impl<'a> Backward<'a> {
             let mut line = match memchr::memrchr(b'\n', &self.held[..body]) {
                 Some(end) => self.held.split_off(end + 1),
                 None if self.start == 0 => std::mem::take(&mut self.held),
+                // A line that is too long for a record is not gathered.
+                None if body > MAX_RECORD_BYTES => return Err(no_record(self.path)),
                 None => {
                     self.read_block()?;
                     continue;
                 }
             };
             line.pop();
+            if line.len() > MAX_RECORD_BYTES {
+                return Err(no_record(self.path));
+            }
             return Ok(Some(line));
         }
     }
 }
 
-/// Where the first so many lines of a file end; its length where it has fewer.
-fn end_of_line(file: &mut File, lines: u64) -> io::Result<u64> {
+/// Where the first so many lines of a file end, and how many of them there are; its length where it has fewer.
+fn end_of_line(file: &mut File, lines: u64) -> io::Result<(u64, u64)> {
     let mut block = vec![0; BLOCK as usize];
     let (mut at, mut left) = (0, lines);
     while left > 0 {
-        let read = file.read(&mut block)?;
+        let read = match file.read(&mut block) {
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
         if read == 0 {
             break;
         }
         let ends = memchr::memchr_iter(b'\n', &block[..read]);
         let place = usize::try_from(left - 1).unwrap_or(usize::MAX);
         if let Some(end) = ends.clone().nth(place) {
-            return Ok(at + end as u64 + 1);
+            return Ok((at + end as u64 + 1, lines));
         }
         left -= ends.count() as u64;
         at += read as u64;
     }
-    Ok(at)
+    Ok((at, lines - left))
 }

@@ -156,7 +156,8 @@ impl Filter {
             && self.within(text("time"))
     }
 
-    fn within(&self, time: Option<&str>) -> bool {
+    /// Whether a record of this time lies in the filter's span.
+    pub(super) fn within(&self, time: Option<&str>) -> bool {
         if self.since.is_none() && self.until.is_none() {
             return true;
         }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::error::{Fault, LedgerError, Problem};
+use super::look::files;
 use super::record::MAX_RECORD_BYTES;
-use super::scan::{SegmentFile, segments};
+use super::scan::SegmentFile;
 
 /// Read at once.
 const BLOCK: usize = 64 * 1024;
@@ -28,13 +29,13 @@ struct Open {
     number: u64,
 }
 
-/// All records of the ledger in `dir`, each with its `seq`.
+/// All records of the ledger in `dir`, each with its `seq`; those that were pruned are not among them, also where their file is still there.
 ///
 /// # Errors
 /// Where the folder cannot be listed.
 pub fn records(dir: &Path) -> Result<Records, LedgerError> {
     Ok(Records {
-        files: segments(dir)?.into_iter(),
+        files: files(dir)?.into_iter(),
         open: None,
     })
 }

@@ -12,10 +12,10 @@ pub enum Side {
 }
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $status:literal, $side:ident;)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $code:literal, $status:literal, $side:ident;)*) => {
         /// Why a call or message ended as it did. The code is what a client, an auditor and `docs/reasons.md` see.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Reason { $($(#[$doc])* $variant,)* }
+        pub enum Reason { $($(#[doc = $doc])* $variant,)* }
 
         impl Reason {
             /// Every reason, in the order of the contract.
@@ -24,6 +24,11 @@ macro_rules! reasons {
             /// The reason code.
             pub fn code(self) -> &'static str {
                 match self { $(Reason::$variant => $code,)* }
+            }
+
+            /// What it means, in one sentence; names stand between backquotes.
+            pub fn text(self) -> &'static str {
+                match self { $(Reason::$variant => concat!($($doc),*).trim_ascii(),)* }
             }
 
             /// The HTTP status; 422 stands for the policy's `answers.refused`. 200 marks the two reasons that refuse nothing.

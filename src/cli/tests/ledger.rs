@@ -125,7 +125,12 @@ fn list_filters_and_says_what_it_does_not_know() {
     let all = yes(&["ledger", "list", at]);
     assert_eq!(all.lines().count(), 6, "a heading and five records: {all}");
     assert!(
-        all.contains("SEQ") && all.contains("HOST") && all.contains("CALL"),
+        all.contains("TYPE     VERDICT LEAF    STEP REASON"),
+        "{all}"
+    );
+    assert!(
+        all.contains("decision refuse  hold    1    machine_local")
+            && all.contains("decision forward release 5    public_fixture"),
         "{all}"
     );
     assert!(
@@ -346,6 +351,10 @@ fn every_check_of_admission_is_told_passed_failed_or_not_reached() {
             lines[0]
         );
         // The sixth to the last step of the tree are not reached either: the release is step 5.
+        // A body is held against its fixture only where the fixture was checked.
+        let unasked = story.contains("fixture is checked only where bind is cover or exact");
+        let asked = ["fixture_changed", "media_not_allowed"].contains(&reason);
+        assert_eq!(unasked, asked, "{reason}: {story}");
         let after = story.matches("not reached.").count();
         assert_eq!(after, 10 - number + 1, "{reason}: {story}");
     }
@@ -512,8 +521,9 @@ fn explain_says_what_changed_between_two_runs_and_what_did_not() {
             "Run 2: release, forward, public_fixture\n  2 calls, records 2 to 3",
             "changed: leaf was hold, is release",
             "changed: class was (none), is public-fixture",
-            "Run 3: release, forward, public_fixture\n  1 calls, records 6 to 6",
-            "bytes sent: 1 bodies left in both runs, 1 only in the first, 0 only in the second",
+            "nothing was sent in the first of the two, so there is no peer, model or answer to compare",
+            "Run 3: release, forward, public_fixture\n  1 call, record 6,",
+            "bytes sent: 1 body left in both runs, 1 only in the first, 0 only in the second",
             "answers to the same bytes: 1 the same, 0 different",
             "Run 4: release, forward, public_fixture",
             "changed: model was m-small, is m-other",
@@ -521,7 +531,7 @@ fn explain_says_what_changed_between_two_runs_and_what_did_not() {
             "Run 5: split, forward, redacted_metadata",
             "The answers to a split do not replace the local score and are not compared.",
             "1 of 2 replays gave ANOTHER answer digest to the same bytes",
-            "1 decisions had no card that could be read",
+            "1 decision had no card that could be read",
         ] {
             assert!(text.contains(sentence), "{sentence:?} in\n{text}");
         }
@@ -572,7 +582,7 @@ fn explain_says_what_changed_between_two_runs_and_what_did_not() {
     usage(&["ledger", "explain", "a b", at]);
     let one = yes(&["ledger", "explain", "seed-04", at, "--last", "1"]);
     assert!(
-        one.contains("the first 4 are not shown") && one.contains("Run 5"),
+        one.contains("not shown: the first 4 runs; --last 5 shows all") && one.contains("Run 5"),
         "{one}"
     );
 }
@@ -608,7 +618,7 @@ fn explain_does_not_guess_how_long_a_named_window_is() {
         "{text}"
     );
     assert!(
-        text.contains("1 more replays lie further apart than the window"),
+        text.contains("1 replay, further apart than the window: not compared."),
         "{text}"
     );
 }
@@ -653,11 +663,38 @@ fn export_writes_a_file_and_its_manifest_whole_or_not_at_all() {
         2,
         "{text}"
     );
-    let inside = format!("{at}/x.jsonl");
-    assert!(
-        usage(&["ledger", "export", at, "--format", "csv", "--out", &inside])
-            .contains("own folder")
-    );
+    // Not into the ledger's folder, nor below it, nor by a link; its twin beside it was written above.
+    let below = records.join("sub");
+    std::fs::create_dir(&below).unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&below, &link).unwrap();
+    for inside in [&records, &below, &link] {
+        let inside = inside.join("x");
+        let inside = inside.to_str().unwrap();
+        let refused = usage(&["ledger", "export", at, "--format", "csv", "--out", inside]);
+        assert!(
+            refused.contains("--out") && refused.contains("own folder"),
+            "{refused}"
+        );
+        let refused = usage(&["ledger", "prove", "1", at, "--record", inside]);
+        assert!(
+            refused.contains("--record") && refused.contains("own folder"),
+            "{refused}"
+        );
+        assert!(!Path::new(inside).exists());
+    }
+    let beside = dir.path().join("1.json");
+    // There is no checkpoint here to prove against, and that is what it says.
+    no(&[
+        "ledger",
+        "prove",
+        "1",
+        at,
+        "--record",
+        beside.to_str().unwrap(),
+    ]);
+    std::fs::remove_file(&link).unwrap();
+    std::fs::remove_dir(&below).unwrap();
     assert!(usage(&["ledger", "export", at, "--format", "xml"]).contains("jsonl, csv, ocsf, html"));
     let other = dir.path().join("none.csv");
     no(&[
@@ -679,4 +716,257 @@ fn export_writes_a_file_and_its_manifest_whole_or_not_at_all() {
     );
     let printed = yes(&["ledger", "export", at, "--format", "jsonl", "--call", "01B"]);
     assert_eq!(printed.lines().count(), 2);
+}
+
+/// A release at so many tenths of a second, with a window of two seconds.
+fn at(call: &str, plan: &str, tenths: u64) -> Value {
+    let time = format!("2026-11-30T07:00:{:02}.{}00000Z", tenths / 10, tenths % 10);
+    release(call, plan, json!({"replay_window": "2s", "time": time}))
+}
+
+fn explained(records: &[Value], more: &[&str]) -> (String, Value) {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().to_str().unwrap();
+    ledger(dir.path(), 0, records);
+    let mut args = vec!["ledger", "explain", "seed-04", at];
+    args.extend(more);
+    let text = yes(&args);
+    args.push("--json");
+    (text, serde_json::from_str(&yes(&args)).unwrap())
+}
+
+#[test]
+fn a_replays_distance_is_that_of_the_calls_not_of_their_runs() {
+    // 2.7 s apart, though another call of the first run lies 0.1 s before it.
+    let (text, _) = explained(
+        &[
+            at("01A", "aa", 0),
+            outcome("01A", 0, "aa", "c1", json!("m")),
+            at("01B", "bb", 26),
+            outcome("01B", 2, "bb", "c1", json!("m")),
+            at("01C", "aa", 27),
+            outcome("01C", 4, "aa", "c1", json!("m")),
+        ],
+        &[],
+    );
+    assert!(
+        text.contains("replay window 2s: no replay lies within the window."),
+        "{text}"
+    );
+    // At once, though another call of the second run comes 2.6 s later.
+    let (text, _) = explained(
+        &[
+            at("01A", "aa", 0),
+            outcome("01A", 0, "aa", "c1", json!("m")),
+            at("01B", "aa", 0),
+            outcome("01B", 2, "aa", "c1", json!("m")),
+            at("01C", "bb", 26),
+            outcome("01C", 4, "bb", "c1", json!("m")),
+        ],
+        &[],
+    );
+    assert!(
+        text.contains("the one replay gave the same answer digest"),
+        "{text}"
+    );
+    assert!(!text.contains("further apart"), "{text}");
+}
+
+#[test]
+fn a_body_counts_as_sent_where_its_outcome_says_so() {
+    let ended = |call: &str, of: u64, sent: &str| json!({"t": "outcome", "call": call, "of": of, "sent": sent, "sent_len": 0, "error": "connect_failed", "ms": 1});
+    for (sent, words, bytes) in [
+        (
+            "none",
+            "nothing was sent in either run, so there is no peer, model or answer to compare",
+            json!({"both": 0, "before_only": 0, "after_only": 0, "may_have_left": 0}),
+        ),
+        (
+            "unknown",
+            "bytes sent: 0 bodies left in both runs, 0 only in the first, 0 only in the second; of 1 more it is unknown",
+            json!({"both": 0, "before_only": 0, "after_only": 0, "may_have_left": 1}),
+        ),
+        (
+            "all",
+            "bytes sent: 1 body left in both runs, 0 only in the first, 0 only in the second\n",
+            json!({"both": 1, "before_only": 0, "after_only": 0, "may_have_left": 0}),
+        ),
+    ] {
+        let (text, whole) = explained(
+            &[
+                at("01A", "aa", 0),
+                ended("01A", 0, sent),
+                at("01B", "aa", 1),
+                ended("01B", 2, sent),
+            ],
+            &[],
+        );
+        assert!(text.contains(words), "{sent}: {text}");
+        assert_eq!(whole["changes"][0]["bytes"], bytes, "{sent}");
+        assert_eq!(whole["runs"][0]["answers"][0]["sent"], sent);
+    }
+    // No outcome: it may have left.
+    let (_, whole) = explained(&[at("01A", "aa", 0), at("01B", "aa", 1)], &[]);
+    assert_eq!(whole["changes"][0]["bytes"]["may_have_left"], 1);
+}
+
+#[test]
+fn what_no_record_says_is_unknown_and_not_changed() {
+    let calls = [
+        at("01A", "aa", 0),
+        outcome("01A", 1, "aa", "c1", json!("m")),
+        json!({"t": "config", "policy": "0c".repeat(32)}),
+        at("01B", "aa", 1),
+        outcome("01B", 4, "aa", "c1", json!("m")),
+    ];
+    let mut with_open = vec![open("0a")];
+    with_open.extend(calls.clone());
+    let (text, _) = explained(&with_open, &[]);
+    assert!(
+        text.contains("changed: policy was 0a0a") && !text.contains("unknown:"),
+        "{text}"
+    );
+    // The same, with another record where `open` was.
+    let mut pruned = vec![json!({"t": "later"})];
+    pruned.extend(calls);
+    let (text, whole) = explained(&pruned, &[]);
+    assert!(
+        text.contains("unknown: policy, leafgate version: the record"),
+        "{text}"
+    );
+    assert!(!text.contains("changed: policy"), "{text}");
+    assert_eq!(
+        whole["changes"][0]["unknown"],
+        json!(["policy", "leafgate_version"])
+    );
+}
+
+#[test]
+fn an_answer_outside_2xx_is_compared_with_none() {
+    for (status, replay, different) in [
+        (
+            429,
+            "1 replay, answered with a status outside 2xx (429): not compared.",
+            false,
+        ),
+        (201, "1 of 1 replays gave ANOTHER answer digest", true),
+    ] {
+        let mut refused = outcome("01B", 2, "aa", "c9", json!("m"));
+        refused["status"] = json!(status);
+        let (text, whole) = explained(
+            &[
+                at("01A", "aa", 0),
+                outcome("01A", 0, "aa", "c1", json!("m")),
+                at("01B", "aa", 1),
+                refused,
+            ],
+            &[],
+        );
+        assert!(text.contains(replay), "{text}");
+        assert!(
+            text.contains(&format!("changed: status was 200, is {status}")),
+            "{text}"
+        );
+        assert_eq!(text.contains("ANOTHER"), different, "{text}");
+        assert_eq!(
+            whole["changes"][0]["answers"]["different"],
+            u64::from(different)
+        );
+    }
+}
+
+#[test]
+fn decisions_without_a_card_are_counted_within_the_span() {
+    let cardless = |time: &str| {
+        decision(
+            "01Z",
+            "hold",
+            0,
+            "card_missing",
+            "refuse",
+            json!({"fixture_id": null, "fixture_hash": null, "time": format!("2026-11-{time}T07:00:00.000000Z")}),
+        )
+    };
+    let records = [cardless("01"), cardless("02"), at("01A", "aa", 0)];
+    let count = |more: &[&str]| explained(&records, more).1["decisions_without_a_card"].clone();
+    assert_eq!(count(&[]), 2);
+    assert_eq!(count(&["--since", "2026-11-02"]), 1);
+    assert_eq!(count(&["--since", "2026-11-03"]), 0);
+}
+
+/// What a record holds never steers a terminal, in JSON either, and reads back as it was.
+#[test]
+fn json_is_ascii_and_says_the_same() {
+    let model = "m\u{9b}2J\u{202e}\u{7f}\u{e9}\u{1f600}";
+    let dir = tempfile::tempdir().unwrap();
+    let at_dir = dir.path().to_str().unwrap();
+    ledger(
+        dir.path(),
+        0,
+        &[
+            at("01A", "aa", 0),
+            outcome("01A", 0, "aa", "c1", json!(model)),
+        ],
+    );
+    let explained = yes(&["ledger", "explain", "seed-04", at_dir, "--json"]);
+    let shown = yes(&["ledger", "show", "1", at_dir, "--json"]);
+    let listed = yes(&["ledger", "list", at_dir, "--type", "outcome", "--json"]);
+    for text in [&explained, &shown, &listed] {
+        assert!(
+            text.bytes()
+                .all(|b| b == b'\n' || (b' '..=b'~').contains(&b)),
+            "{text:?}"
+        );
+    }
+    let value: Value = serde_json::from_str(&explained).unwrap();
+    assert_eq!(value["runs"][0]["models"][0], model);
+    assert_eq!(
+        serde_json::from_str::<Value>(&shown).unwrap()["model"],
+        model
+    );
+    assert_eq!(
+        serde_json::from_str::<Value>(&listed).unwrap()["model"],
+        model
+    );
+}
+
+#[test]
+fn prune_takes_a_length_of_time_as_since_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let at_dir = dir.path().to_str().unwrap();
+    for (text, legal) in [
+        ("2026-06-01", true),
+        ("2026-06-01T00:00:00Z", true),
+        ("30d", true),
+        ("12h", true),
+        ("2026-06-01T00:00:00", false),
+        ("2026-06", false),
+        ("soon", false),
+        ("", false),
+    ] {
+        let args = ["leafgate", "ledger", "prune", at_dir, "--before", text];
+        let read = Args::try_parse_from(args);
+        assert_eq!(read.is_ok(), legal, "{text}");
+        if let Err(error) = read {
+            assert!(
+                text.is_empty() || error.to_string().contains("30d"),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_was_pruned_is_said_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let at_dir = dir.path().join("ledger");
+    let gone = crate::ledger::tests::pruned_in(dir.path());
+    let at_dir = at_dir.to_str().unwrap();
+    assert!(gone > 1, "{gone}");
+    no(&["ledger", "show", "0", at_dir]);
+    assert!(yes(&["ledger", "show", &gone.to_string(), at_dir]).contains("refused"));
+    let missing = crate::cli::ledger_show::missing;
+    assert!(missing(Some(gone - 1), gone).contains("was pruned"));
+    assert!(!missing(Some(gone), gone).contains("pruned"));
+    assert!(missing(None, gone).contains("pruned") && !missing(None, 0).contains("pruned"));
 }

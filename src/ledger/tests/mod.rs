@@ -175,6 +175,24 @@ pub(super) fn filled(dir: &TempDir, calls: u64) {
     ledger.stop();
 }
 
+/// A stopped ledger of refused messages in `dir/ledger`, all of it pruned but the newest segment; gives how many records went.
+pub(crate) fn pruned_in(dir: &Path) -> u64 {
+    let mut settings = settings(dir);
+    settings.segment_bytes = 2000;
+    let ledger = Ledger::start(&settings, facts()).expect("the ledger starts");
+    runtime().block_on(async {
+        for bytes in 0..30 {
+            let seq = ledger.message_refused(Reason::HttpMalformed, bytes).await;
+            seq.expect("recorded");
+        }
+    });
+    ledger.stop();
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
+    let pruned = prune(&settings.dir, soon, &mut |_| true).expect("a whole ledger");
+    assert!(pruned.done);
+    gone(&settings.dir).expect("readable")
+}
+
 /// What `docs/verify.py` says: exit status and text. `None`, loudly, where there is no python3 here.
 pub(super) fn second(dir: &TempDir) -> Option<(i32, String)> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/verify.py");

@@ -115,6 +115,122 @@ fn a_pruned_ledger_is_read_from_its_first_record_on() {
     );
 }
 
+/// Twin: the same file in a ledger that was never pruned is read.
+#[test]
+fn what_lies_before_the_pruned_ledgers_first_record_is_shown_nowhere() {
+    let dir = folder();
+    let mut settings = settings(dir.path());
+    settings.segment_bytes = 2000;
+    let ledger = Ledger::start(&settings, facts()).expect("the ledger starts");
+    runtime().block_on(async {
+        for number in 0..12 {
+            let (_, ticket) = forward(&ledger, number).await.expect("recorded");
+            ticket.close(outcome());
+        }
+    });
+    ledger.stop();
+    let at = dir.path().join("ledger");
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
+    assert!(prune(&at, soon, &mut |_| true).expect("pruned").done);
+    let base = gone(&at).expect("readable");
+    assert!(base > 2, "{base}");
+    segment(
+        &at,
+        0,
+        &[
+            decided("01FORGED", "release", "forward"),
+            ended("01FORGED", 0, "all", None),
+        ],
+    );
+    whole(&dir);
+    let (page_text, manifest) = exported(&at, Filter::default(), Format::Html);
+    assert_eq!(manifest["pruned_records"], json!(base));
+    assert!(page_text.contains(&format!("The records before seq {base} were pruned")));
+    let shown = |at: &Path| {
+        let listed = page(at, &Filter::default(), 1000, usize::MAX).expect("readable");
+        let raw = records(at)
+            .expect("readable")
+            .map(|record| record.expect("a record").0);
+        let mut found = vec![
+            listed.records.iter().any(|record| record.seq < 2),
+            listed.next.is_some(),
+            one(at, 0).expect("readable").is_some(),
+            !of_call(at, "01FORGED").expect("readable").is_empty(),
+            seqs(at, &Filter::default(), true).contains(&0),
+            raw.min() == Some(0),
+            !explain(at, "seed-04", &filter(&[("until", "2026-11-30T00:01:00Z")]))
+                .expect("readable")
+                .runs
+                .is_empty(),
+        ];
+        for name in Format::NAMES {
+            let format = Format::parse(name).expect("a name");
+            found.push(
+                exported(at, Filter::default(), format)
+                    .0
+                    .contains("01FORGED"),
+            );
+        }
+        found
+    };
+    assert_eq!(shown(&at), [false; 11]);
+    std::fs::remove_file(at.join("pruned")).expect("taken away");
+    let all = shown(&at);
+    assert_eq!(
+        all,
+        [
+            true, false, true, true, true, true, true, true, true, true, true
+        ]
+    );
+}
+
+#[test]
+fn a_look_from_the_end_is_linear_and_names_a_line_that_is_too_long() {
+    let dir = folder();
+    segment(dir.path(), 0, &[decided("01A", "release", "forward")]);
+    let path = dir.path().join("000000000000.jsonl");
+    let whole = std::fs::read(&path).expect("text");
+    // A tail without its newline is no record yet, however long it is.
+    let mut torn = whole.clone();
+    torn.resize(whole.len() + (64 << 20), b'X');
+    std::fs::write(&path, &torn).expect("written");
+    let begun = std::time::Instant::now();
+    assert_eq!(end(dir.path()).expect("readable"), 1);
+    assert!(one(dir.path(), 1).expect("readable").is_none());
+    assert_eq!(one(dir.path(), 0).expect("readable").expect("there").seq, 0);
+    assert!(
+        begun.elapsed() < std::time::Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    // A whole line of 65,535 bytes is a record; one byte more is none, and a line of megabytes is not gathered.
+    let padded = |len: usize| {
+        let mut line = format!("{{\"seq\":0,\"t\":\"{}\"}}", "x".repeat(len - 16));
+        assert_eq!(line.len(), len);
+        line.push('\n');
+        line
+    };
+    for (len, legal) in [
+        (MAX_RECORD_BYTES, true),
+        (MAX_RECORD_BYTES + 1, false),
+        (8 << 20, false),
+    ] {
+        std::fs::write(&path, padded(len)).expect("written");
+        for found in [
+            page(dir.path(), &Filter::default(), 1, usize::MAX).map(|page| page.records.len() == 1),
+            one(dir.path(), 0).map(|record| record.is_some()),
+        ] {
+            match found {
+                Ok(found) => assert!(found && legal, "{len}"),
+                Err(fault) => {
+                    let fault = fault.to_string();
+                    assert!(!legal && fault.contains("000000000000.jsonl"), "{fault}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_span_of_time_skips_segments_and_brings_the_outcomes_that_belong() {
     let dir = pruned();
@@ -409,8 +525,11 @@ fn a_real_run_is_exported_whole_and_its_page_says_what_is_proven() {
     let at = dir.path().join("ledger");
     let (page, manifest) = exported(&at, Filter::default(), Format::Html);
     for words in [
-        "found it whole",
-        "that the checkpoint below covers",
+        "found no fault",
+        "have the root that the checkpoint below signs",
+        "Every record on this page is among them.",
+        "The reasons on this page",
+        "The request is not one clean HTTP/1.1 message.",
         "signed by the key of leafgate.pub",
         "left whole",
         "<svg",
@@ -418,15 +537,20 @@ fn a_real_run_is_exported_whole_and_its_page_says_what_is_proven() {
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
-    assert_eq!(
-        (
-            &manifest["checkpoint_signed"],
-            &manifest["covered_by_checkpoint"]
-        ),
-        (&json!(true), &json!(true))
+    assert!(
+        !page.contains("No card was attached.") && !page.contains("were pruned"),
+        "no such reason here, and nothing pruned"
     );
     let note = std::fs::read_to_string(at.join("checkpoint")).expect("a checkpoint");
-    assert_eq!(manifest["checkpoint"], json!(note));
+    let size = all(&dir).len();
+    let said = |covers: bool, checked: bool| {
+        json!({
+            "note": note, "size": size, "signed": true, "covers_last": covers, "root_checked": checked,
+        })
+    };
+    assert_eq!(manifest["checkpoint"], said(true, true));
+    let (_, lines) = exported(&at, Filter::default(), Format::Jsonl);
+    assert_eq!(lines["checkpoint"], said(true, false), "only html looks");
     for name in Format::NAMES {
         let (text, _) = exported(&at, Filter::default(), Format::parse(name).expect("a name"));
         assert!(!text.contains("CANARY") && !text.is_empty(), "{name}");
@@ -439,10 +563,54 @@ fn a_real_run_is_exported_whole_and_its_page_says_what_is_proven() {
     let path = at.join("000000000000.jsonl");
     let text = std::fs::read_to_string(&path).expect("text");
     std::fs::write(&path, text.replacen("http_malformed", "http_malformex", 1)).expect("written");
-    let (page, _) = exported(&at, Filter::default(), Format::Html);
-    assert!(page.contains("found the ledger not whole") && !page.contains("found it whole"));
+    let (page, manifest) = exported(&at, Filter::default(), Format::Html);
+    assert_eq!(manifest["checkpoint"], said(true, false));
+    assert!(!page.contains("have the root") && !page.contains("is among them"));
+    assert!(page.contains("found the ledger not whole") && !page.contains("found no fault"));
     assert!(
         !page.contains(&at.display().to_string()),
         "the folder stays here"
     );
+}
+
+/// A tail that somebody without the key wrote after the checkpoint is in the chain; the page does not call it more than that. Twin: the run as it was.
+#[test]
+fn a_forged_tail_is_not_called_covered() {
+    use sha2::{Digest as _, Sha256};
+    let dir = folder();
+    filled(&dir, 2);
+    let at = dir.path().join("ledger");
+    let (page, manifest) = exported(&at, Filter::default(), Format::Html);
+    assert!(
+        page.contains("Every record on this page is among them."),
+        "{page}"
+    );
+    assert_eq!(manifest["checkpoint"]["covers_last"], json!(true));
+    let path = at.join("000000000000.jsonl");
+    let mut text = std::fs::read(&path).expect("text");
+    let lines: Vec<&[u8]> = text[..text.len() - 1].split(|b| *b == b'\n').collect();
+    let (last, open) = (lines[lines.len() - 1], lines[0]);
+    let mut forged: Value = serde_json::from_slice(open).expect("a record");
+    let hash: [u8; 32] = Sha256::digest(last).into();
+    forged["prev"] = json!(super::super::hex::hex(&hash));
+    forged["seq"] = json!(lines.len());
+    forged["run"] = json!("01KFORGEDFORGEDFORGEDFORGE");
+    text.extend_from_slice(format!("{forged}\n").as_bytes());
+    std::fs::write(&path, text).expect("written");
+    whole(&dir);
+    let (page, manifest) = exported(&at, Filter::default(), Format::Html);
+    assert!(
+        !page.contains("is among them") && page.contains("are under no checkpoint yet"),
+        "{page}"
+    );
+    let note = &manifest["checkpoint"];
+    assert_eq!(
+        (&note["covers_last"], &note["root_checked"]),
+        (&json!(false), &json!(true))
+    );
+    // Without a checkpoint nothing but the chain is claimed.
+    std::fs::remove_file(at.join("checkpoint")).expect("taken away");
+    let (page, manifest) = exported(&at, Filter::default(), Format::Html);
+    assert!(!page.contains("have the root"), "{page}");
+    assert_eq!(manifest["checkpoint"], Value::Null);
 }
