@@ -221,7 +221,7 @@ fn outside(segment: &SegmentFile, filter: &Filter) -> Result<bool, LedgerError> 
 
 fn first_line(path: &Path) -> Result<Option<Vec<u8>>, LedgerError> {
     let mut bytes = Vec::new();
-    File::open(path)
+    crate::files::open(path)
         .and_then(|file| {
             file.take(MAX_RECORD_BYTES as u64 + 1)
                 .read_to_end(&mut bytes)
@@ -240,7 +240,7 @@ pub fn one(dir: &Path, seq: u64) -> Result<Option<Record>, LedgerError> {
         return Ok(None);
     };
     let mut bytes = Vec::new();
-    File::open(&segment.path)
+    crate::files::open(&segment.path)
         .and_then(|mut file| file.read_to_end(&mut bytes))
         .map_err(LedgerError::io(&segment.path, "read the segment"))?;
     bytes.truncate(memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1));
@@ -383,7 +383,8 @@ struct Backward<'a> {
 impl<'a> Backward<'a> {
     /// Of the whole file, or of its first so many lines.
     fn open(path: &'a Path, lines: Option<u64>) -> Result<Backward<'a>, LedgerError> {
-        let mut file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
+        let mut file =
+            crate::files::open(path).map_err(LedgerError::io(path, "open the segment"))?;
         let len = match lines {
             Some(lines) => end_of_line(&mut file, lines),
             None => file.metadata().map(|facts| facts.len()),

@@ -51,6 +51,7 @@ mod store;
 mod story;
 mod story_checks;
 mod story_tree;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod tree_hash;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::error::{Fault, LedgerError, Problem};
 use super::record::MAX_RECORD_BYTES;
 use super::scan::{SegmentFile, segments};
+use crate::files;
 
 /// Read at once.
 const BLOCK: usize = 64 * 1024;
@@ -46,7 +47,7 @@ impl Records {
                 let Some(next) = self.files.next() else {
                     return Ok(None);
                 };
-                let file = File::open(&next.path)
+                let file = files::open(&next.path)
                     .map_err(LedgerError::io(&next.path, "open the segment"))?;
                 self.open = Some(Open {
                     path: next.path,
