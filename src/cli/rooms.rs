@@ -307,15 +307,18 @@ fn notes(report: &ledger::Report) -> Vec<String> {
         let what_next = match (report.running, report.stopped) {
             (true, _) => "stop leafgate or wait for the next checkpoint",
             (false, true) => {
-                "the checkpoint of the stop is missing; the next start signs them and records how many"
+                "the checkpoint of the stop is missing; the next start signs what is there and records how many they were"
             }
             (false, false) => {
-                "the last run ended without a stop; the next start signs them and records how many"
+                "the last run ended without a stop; the next start signs what is there and records how many they were"
             }
         };
+        let what = match report.unsigned {
+            1 => "1 record is".to_owned(),
+            more => format!("{more} records are"),
+        };
         notes.push(format!(
-            "{} records are under no signature yet: they could be forged, changed or cut; {what_next}",
-            report.unsigned
+            "{what} under no signature yet and could be forged, changed or cut; {what_next}"
         ));
     }
     if counts.pruned > 0 {
