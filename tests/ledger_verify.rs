@@ -434,7 +434,6 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         .position(|line| field(line, "t") == "prune" && field(line, "segment") == 0)
         .ok_or("a carried record")?;
     let number = |at: usize| base + at as u64;
-    let root = number(good.len() - 1);
     type Forge<'a> = (&'a str, Option<u64>, Box<dyn Fn(&mut Lines) + 'a>);
     let forgeries: Vec<Forge<'_>> = vec![
         (
@@ -444,7 +443,7 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         ),
         (
             "a carried record dropped, and all after it written anew",
-            Some(marked),
+            Some(number(carried)),
             Box::new(|l| {
                 let gone = l.remove(carried);
                 // The next one takes its place.
@@ -457,7 +456,7 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         ),
         (
             "a record forged",
-            Some(number(carried + 1)),
+            Some(number(carried)),
             Box::new(|l| l[carried] = l[carried].replacen("\"bytes\":", "\"bytes\":1", 1)),
         ),
         (
@@ -467,7 +466,7 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         ),
         (
             "a record forged, and all after it written anew",
-            Some(marked),
+            Some(number(carried)),
             Box::new(|l| {
                 l[carried] = l[carried].replacen("\"bytes\":", "\"bytes\":1", 1);
                 chained(l, carried + 1);
@@ -481,14 +480,14 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         std::fs::write(&path, text(&lines))?;
         broken(work, edit, named)?;
     }
-    // `pruned` is forged to match as well: the checkpoint's root is left.
+    // `pruned` is forged to match as well: the signatures are left.
     copy(dir, work)?;
     let mut lines = good.clone();
     lines[carried] = lines[carried].replacen("\"bytes\":", "\"bytes\":1", 1);
     chained(&mut lines, carried + 1);
     std::fs::write(&path, text(&lines))?;
     std::fs::write(work.join("pruned"), format!("{}\n", lines[at]))?;
-    broken(work, "all of it forged", Some(root))
+    broken(work, "all of it forged", Some(number(carried)))
 }
 
 /// An integer where a string stands, in each field of each type of record and of `pruned`: both name the record.
