@@ -9,7 +9,8 @@ class Ledger:
     def __init__(self, folder):
         self.folder, self.at = folder, folder               # what is looked at: a problem is there
         self.run, self.t = None, None                       # of the record that was read last
-        self.begun = 0                                      # the last record that begins a run; of signed ones in a row the first
+        self.begun = -1                                     # the last record that begins a run; of signed ones in a row the first
+        self.must_cover = 0                                 # how many records the checkpoint covers at least
 
     def text(self, name):
         self.at = name
@@ -74,7 +75,9 @@ class Ledger:
         amid = self.run is None and self.pruned.base > 0    # what was pruned ended amid a run
         if t in ("key", "prune"): check(run != self.run, "is not a run of its own")
         elif t != "open": check(amid or run == self.run and self.t not in ("key", "prune"), "stands in another run than it names")
-        if t in ("open", "key", "prune") and not t == self.t == "prune": self.begun = self.seq
+        if t in ("open", "key", "prune") and not t == self.t == "prune": self.begun = self.must_cover = self.seq
+        # Every start writes a checkpoint before anything but the outcomes of a crash and a clock that was set back.
+        if t in ("decision", "refused", "stop"): self.must_cover = self.begun + 1
         self.run, self.t = run, t
 
     def all_closed(self):
@@ -86,7 +89,7 @@ class Ledger:
         self.size = size
         self.pruned.settle(size)
         check(note_signed(note, self.keys.signer(size)), "no signature verifies")
-        check(size >= self.begun, f"does not cover record {size}, which an earlier run wrote: it is older than the ledger, or was put back")
+        check(size >= self.must_cover, f"does not cover record {size}, as it did before the last run went on: it is older, or was put back")
         check(size <= self.seq, f"covers {size} records, {self.seq} are here")
         found = root(self.pruned, size, self.lines())
         self.at = "checkpoint"

@@ -159,7 +159,7 @@ pub enum Fault {
     CheckpointKey,
     /// The checkpoint is from before the last run.
     #[error(
-        "stands in an earlier run that is not covered by the checkpoint: it is older than the ledger, or was put back"
+        "is not covered by the checkpoint, as it was before the last run went on: the checkpoint is older than the ledger, or was put back"
     )]
     Uncovered,
     /// Fewer records than the checkpoint covers.

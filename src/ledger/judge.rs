@@ -18,8 +18,8 @@ pub(super) fn in_folder(dir: &Path, name: &str, fault: Fault) -> LedgerError {
     })
 }
 
-/// Whether the last key in force is `public`, `note` is signed by it and has the root of its records, `note` covers the record that put the key in place and every run
-/// but the last, and every pruned segment has its record.
+/// Whether the last key in force is `public`, `note` is signed by it and has the root of its records, `note` covers the record that put the key in place and all but the last
+/// run, of which it covers the first record, and every pruned segment has its record.
 ///
 /// A checkpoint that was signed by an older key, or that was put back from an earlier run, says nothing of what was written since: who holds that key, or no key at all,
 /// could have forged it. A ledger that leafgate wrote always has the newer one, since it is written before the next run begins.
@@ -69,7 +69,7 @@ fn held(
     {
         return Err(in_folder(dir, checkpoint::FILE, Fault::CheckpointSignature));
     }
-    if note.size < scan.begun {
+    if note.size < scan.must_cover {
         return Err(at_record(dir, files, note.size, Fault::Uncovered));
     }
     against_checkpoint(dir, scan, note)

@@ -115,8 +115,11 @@ pub(super) struct Scan {
     pruning: bool,
     /// Whether the last record is a `stop`.
     pub(super) stopped: bool,
-    /// The last record that begins a run; of `prune` records in a row the first, since each is signed.
-    pub(super) begun: u64,
+    /// The last record that begins a run.
+    begun: Option<u64>,
+    /// How many records the checkpoint must cover: those before the last record that begins a run (of `prune` records in a row the first, since each is signed); that
+    /// one too, once a record stands after it that no start writes before its checkpoint.
+    pub(super) must_cover: u64,
     /// The last record's time.
     pub(super) time: Option<Time>,
     /// The next `seq`.
@@ -319,8 +322,17 @@ impl Scan {
         if !same {
             self.run = run.to_vec();
         }
-        if read.kind.begins() && !(self.pruning && read.kind == Type::Prune) {
-            self.begun = read.seq;
+        match read.kind {
+            Type::Prune if self.pruning => {}
+            Type::Open | Type::Key | Type::Prune => {
+                self.begun = Some(read.seq);
+                self.must_cover = read.seq;
+            }
+            Type::Decision | Type::Refused | Type::Stop => {
+                self.must_cover = self.begun.map_or(0, |begun| begun + 1);
+            }
+            // A start writes both right after its `open`: of a crash, of a clock that was set back.
+            Type::Outcome | Type::Config => {}
         }
         self.pruning = read.kind == Type::Prune;
         self.stopped = read.kind == Type::Stop;
