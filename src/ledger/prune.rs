@@ -1,6 +1,6 @@
 //! Taking old segments away, so that the chain stays checkable.
 //!
-//! The order: the records (carried ones first) are appended and synced; the checkpoint covers them; `pruned` is replaced; the segments are deleted, oldest first. Promises: cut
+//! The order: the records (carried ones first) are signed, appended and synced; the checkpoint covers them; `pruned` is replaced; the segments are deleted, oldest first. Promises: cut
 //! at any point, `verify` finds a whole ledger, and the next start or prune goes on from there ([`complete`]). The newest segment is never taken.
 
 use std::collections::BTreeMap;

@@ -251,7 +251,6 @@ impl Scan {
 
     /// What is known of the segment that ends here; not its hash, and of the key the name.
     fn ended(&self, first: u64, bytes: u64) -> Gone {
-        let call = |(seq, call): (&u64, &Box<str>)| (*seq, call.to_string());
         Gone {
             segment: first,
             count: self.seq - first,
@@ -259,7 +258,11 @@ impl Scan {
             counts: self.tally.named(),
             last: as_hex(&self.prev),
             tree: self.tree.whole().iter().map(as_hex).collect(),
-            open: self.open.iter().map(call).collect(),
+            open: self
+                .open
+                .iter()
+                .map(|(seq, call)| (*seq, call.to_string()))
+                .collect(),
             key: self.keys.name().to_owned(),
             ..Gone::default()
         }

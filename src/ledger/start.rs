@@ -1,5 +1,5 @@
-//! The start of a run (contract, section 9), in this order: take `LOCK`; the keys; read everything; compare with the checkpoint; cut off a torn last line; write `open`
-//! and an `outcome` with `sent: unknown` for each forwarded decision that has none; write the checkpoint; start the writer.
+//! The start of a run (contract, section 9), in this order: take `LOCK`; the keys; read everything; compare with the checkpoint; cut off a torn last line; write
+//! a checkpoint over what the last one does not cover; write `open` and an `outcome` with `sent: unknown` for each forwarded decision that has none; write the checkpoint; start the writer.
 //!
 //! Promises: whatever else is wrong with the files refuses the start, names file and line, and changes nothing.
 
