@@ -32,7 +32,7 @@ FIELDS = {  # what a record of each type has besides, and what it may have
     "outcome": ("call of sent", "error model ms peer received_len received_sha256 score sent_len sent_sha256 status"),
     "refused": ("reason", "bytes count"),
     "key": ("key signature", "recovered"),
-    "prune": ("bytes count counts key last open segment sha256 tree", "recovered"),
+    "prune": ("bytes count counts key last open segment sha256 signature tree", "recovered"),
 }
 FIELDS = {t: (EVERY | set(must.split()), set(may.split())) for t, (must, may) in FIELDS.items()}
 
@@ -65,7 +65,8 @@ def legal(value, room=5):
     return type(value) is bool or type(value) is int and value in range(2**53)
 
 class Keys:
-    """The first key is in an `open` record or in `pruned`, each later one in a `key` record that the key before it signed."""
+    """The first key is in an `open` record or in `pruned`, each later one in a `key` record that the key before it signed.
+    Each `prune` record is signed by the key in force: without a key nobody can say that a segment was taken away."""
     def __init__(self, public, pruned):
         self.public, self.public_name = public, verifier(public)[0]    # leafgate.pub, which must be the last one
         self.name, self.known = None, {}                    # the name in force, and the keys that records hold by their names
@@ -92,11 +93,17 @@ class Keys:
 
     def rotated(self, rec):
         """Takes a `key` record."""
-        text = f"leafgate key rotation v1\n{self.name}\n{rec['key']}\n{rec['seq']}\n{rec['prev']}\n"
-        check(self.name in self.known, "rotates a key that no record before it holds")
-        old = verifier(self.known[self.name])[2]
-        check(signed(old, text.encode(), unbase64(rec["signature"])), "is not signed by the key before it")
+        self.signs(rec, f"leafgate key rotation v1\n{self.name}\n{rec['key']}\n{rec['seq']}\n{rec['prev']}\n")
         self.put_in_force(rec["key"], rec["seq"])
+
+    def pruned(self, rec):
+        """Takes a `prune` record."""
+        self.signs(rec, f"leafgate prune v1\n{compact({name: rec[name] for name in rec if name != 'signature'})}\n")
+
+    def signs(self, rec, text):
+        check(self.name in self.known, "needs a key that no record before it holds")
+        key = verifier(self.known[self.name])[2]
+        check(signed(key, text.encode(), unbase64(rec["signature"])), "is not signed by the key in force")
 
     def end(self):
         """After the last record: whether the key in force is that of leafgate.pub."""
@@ -108,8 +115,10 @@ class Keys:
         check(same, f"record {self.turns[-1][0]} and those after it are under another key than leafgate.pub's")
 
     def signer(self, size):
-        """The key that signs a checkpoint over so many records: the one in force for the record after those."""
-        return [self.known[name] for seq, name in self.turns if seq < size][-1]
+        """The key that signs the checkpoint: the last one. An older key's says nothing of what stands after its time."""
+        turned = self.turns[-1][0]
+        check(size > turned, f"does not cover record {turned}, which puts the last key in place: it is older, or was put back")
+        return self.known[self.name]
 
 class Pruned:
     """What was pruned: `prune` records say it, and the file `pruned` holds the line of the one that a reader begins after."""
@@ -117,6 +126,7 @@ class Pruned:
         self.mark, self.base, self.prev, self.open, self.tree = None, 0, "0" * 64, {}, []
         self.found = False                                  # whether the record in `pruned` was read in the chain too
         self.said, self.ends = {}, {}                       # of a segment by its first record: what is said, and what was read
+        self.here = None                                    # what was read of the segment that has not ended
         if text is not None:
             check(text.endswith("\n") and len(text) <= 65536, "does not hold one line")
             self.mark = record(text[:-1].encode())          # and of the lines up to the end of its segment:
@@ -124,6 +134,7 @@ class Pruned:
             self.prev = self.mark["last"]                   # the hash of the last one,
             self.open = dict(self.mark["open"])             # decisions without an outcome,
             self.tree = [bytes.fromhex(node) for node in self.mark["tree"]]    # and the whole subtrees, largest first
+        self.grown = list(self.tree)                        # those of all lines that were read
 
     def line_of(self, rec):
         if self.mark and self.mark["seq"] == rec["seq"]:
@@ -135,8 +146,25 @@ class Pruned:
         facts = prune_facts(rec)
         first, end = facts[:2]
         check(self.said.setdefault(first, facts) == facts, "says something else than an earlier record of that segment")
-        as_read = end <= segment and self.ends.get(first) == (end, rec["last"])
+        told = {name: rec[name] for name in self.ends.get(first, ())} | {"key": rec["key"].split("+")[0]}
+        as_read = end <= segment and self.ends.get(first) == told
         check(first < self.base or as_read, "says something else than is known of that segment")
+
+    def begins(self, segment, prev, still_open, name):
+        """Takes that a segment begins; what the one before it held is known then, should a `prune` record say it."""
+        if self.here:
+            first = self.here["segment"]
+            self.ends[first] = {**self.here, "count": segment - first, "last": prev, "key": name,
+                                "tree": [node.hex() for node in self.grown], "open": [list(pair) for pair in sorted(still_open.items())]}
+        self.here = {"segment": segment, "bytes": 0, "counts": {}}
+
+    def read(self, line, rec):
+        """Takes a record of that segment."""
+        counts = self.here["counts"]
+        self.here["bytes"] += len(line) + 1
+        for kind, so in (rec["t"], True), ("forwarded", rec.get("verdict") == "forward"), ("unknown", rec.get("sent") == "unknown"):
+            if so: counts[kind] = counts.get(kind, 0) + 1
+        push(self.grown, rec["seq"], line)
 
     def settle(self, size):
         """Whether all is said of what was pruned, and a checkpoint over so many records covers it."""
@@ -157,7 +185,7 @@ def prune_facts(rec):
     check(len(rec["tree"]) == bin(end).count("1"), "does not hold the tree of all lines up to the segment's end")
     check(still_open == sorted(set(still_open)) and all(seq < end for seq in still_open), "has open decisions that cannot be")
     verifier(rec["key"])
-    return rec["segment"], end, [rec[name] for name in sorted(FIELDS["prune"][0] - EVERY)]
+    return rec["segment"], end, [rec[name] for name in sorted(FIELDS["prune"][0] - EVERY - {"signature"})]
 
 def verifier(line):
     """Name, ID and key of a verifier key, `NAME+ID+BASE64(1 and the key)`: name and ID are made of the key."""
@@ -187,11 +215,15 @@ def root(pruned, size, lines):
     """The root (RFC 6962 section 2.1) over so many lines: what was pruned, and the first of these, each with its segment."""
     tree = list(pruned.tree)
     for seq, (_, line) in zip(range(pruned.base, size), lines):
-        node = sha(b"\0", line)
-        while seq & 1:
-            node, seq = sha(b"\1", tree.pop(), node), seq >> 1
-        tree.append(node)
+        push(tree, seq, line)
     return functools.reduce(lambda right, left: sha(b"\1", left, right), reversed(tree))
+
+def push(tree, seq, line):
+    """Adds a line to the whole subtrees of all lines before it."""
+    node = sha(b"\0", line)
+    while seq & 1:
+        node, seq = sha(b"\1", tree.pop(), node), seq >> 1
+    tree.append(node)
 
 def unbase64(text):
     blob = base64.b64decode(text)

@@ -301,6 +301,7 @@ fn both_verifiers_find_each_kind_of_tampering_and_name_the_record() -> Fallible<
         other_keys(name, dir, stranger, &work)?;
     }
     rotations(&all[1].1, &foreign[1].1, &work)?;
+    integers(&all[2].1, &work)?;
     prunes(&all[2].1, &work)
 }
 
@@ -433,7 +434,6 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         .position(|line| field(line, "t") == "prune" && field(line, "segment") == 0)
         .ok_or("a carried record")?;
     let number = |at: usize| base + at as u64;
-    let root = number(good.len() - 1);
     type Forge<'a> = (&'a str, Option<u64>, Box<dyn Fn(&mut Lines) + 'a>);
     let forgeries: Vec<Forge<'_>> = vec![
         (
@@ -443,7 +443,7 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         ),
         (
             "a carried record dropped, and all after it written anew",
-            Some(marked),
+            Some(number(carried)),
             Box::new(|l| {
                 let gone = l.remove(carried);
                 // The next one takes its place.
@@ -456,7 +456,7 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         ),
         (
             "a record forged",
-            Some(number(carried + 1)),
+            Some(number(carried)),
             Box::new(|l| l[carried] = l[carried].replacen("\"bytes\":", "\"bytes\":1", 1)),
         ),
         (
@@ -466,7 +466,7 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         ),
         (
             "a record forged, and all after it written anew",
-            Some(marked),
+            Some(number(carried)),
             Box::new(|l| {
                 l[carried] = l[carried].replacen("\"bytes\":", "\"bytes\":1", 1);
                 chained(l, carried + 1);
@@ -480,14 +480,79 @@ fn prunes(dir: &Path, work: &Path) -> Fallible<()> {
         std::fs::write(&path, text(&lines))?;
         broken(work, edit, named)?;
     }
-    // `pruned` is forged to match as well: the checkpoint's root is left.
+    // `pruned` is forged to match as well: the signatures are left.
     copy(dir, work)?;
     let mut lines = good.clone();
     lines[carried] = lines[carried].replacen("\"bytes\":", "\"bytes\":1", 1);
     chained(&mut lines, carried + 1);
     std::fs::write(&path, text(&lines))?;
     std::fs::write(work.join("pruned"), format!("{}\n", lines[at]))?;
-    broken(work, "all of it forged", Some(root))
+    broken(work, "all of it forged", Some(number(carried)))
+}
+
+/// An integer where a string stands, in each field of each type of record and of `pruned`: both name the record.
+fn integers(dir: &Path, work: &Path) -> Fallible<()> {
+    let segment = oldest(dir)?;
+    let name = segment.file_name().ok_or("a name")?;
+    let good = lines(&segment)?;
+    let mut seen = std::collections::BTreeSet::new();
+    for at in 0..good.len() {
+        let record: Value = serde_json::from_str(&good[at])?;
+        let kind = record["t"].as_str().ok_or("a type")?;
+        for (key, value) in record.as_object().ok_or("an object")? {
+            if !value.is_string() || !seen.insert(format!("{kind}.{key}")) {
+                continue;
+            }
+            copy(dir, work)?;
+            let mut lines = good.clone();
+            let mut record = record.clone();
+            record[key] = 7.into();
+            lines[at] = record.to_string();
+            std::fs::write(work.join(name), text(&lines))?;
+            broken(work, &format!("{kind}.{key}"), Some(seq(&good[at])))?;
+        }
+    }
+    assert!(seen.contains("prune.signature") && seen.contains("refused.reason"));
+    let mark: Value = serde_json::from_str(&std::fs::read_to_string(dir.join("pruned"))?)?;
+    for key in ["key", "last", "log", "signature", "t"] {
+        copy(dir, work)?;
+        let mut mark = mark.clone();
+        mark[key] = 7.into();
+        std::fs::write(work.join("pruned"), format!("{mark}\n"))?;
+        broken(work, &format!("pruned: {key}"), None)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_docs_verifier_takes_one_folder_and_prints_no_control_characters() -> Fallible<()> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let scratch = tempfile::tempdir()?;
+    let dir = scratch.path().join("ledger");
+    run(&dir, 1 << 20)?;
+    let script = OsStr::new(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/verify.py"));
+    for args in [
+        &[script][..],
+        &[script, dir.as_os_str(), OsStr::new("--checkpoint")],
+    ] {
+        if let Some((status, said)) = python3(args) {
+            assert_eq!(status, 2, "{said}");
+            assert!(said.contains("FOLDER"), "{said}");
+        }
+    }
+    // A name that is no text is no segment's, to both.
+    std::fs::write(dir.join(OsStr::from_bytes(b"\xff.jsonl")), "x\n")?;
+    whole(&dir, "a name that is no text")?;
+    std::fs::write(dir.join("\u{1b}[31m.jsonl"), "x\n")?;
+    broken(&dir, "a name with an escape", None)?;
+    if let Some((_, said)) = python(&dir) {
+        let plain = |c: char| c == '\n' || !c.is_control();
+        assert!(
+            said.contains("\\x1b") && said.chars().all(plain),
+            "{said:?}"
+        );
+    }
+    Ok(())
 }
 
 /// RFC 8032, section 7.1: public key, message, signature.

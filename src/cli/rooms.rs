@@ -338,17 +338,42 @@ pub(super) fn verify(
         records: report.records,
         facts: json!({
             "log": report.log, "running": report.running, "segments": report.segments, "bytes": report.bytes,
-            "covered": report.covered, "in_flight": report.in_flight, "runs": counts.runs,
+            "covered": report.covered, "unsigned": report.unsigned, "torn": report.torn, "in_flight": report.in_flight, "runs": counts.runs,
             "decisions": counts.decisions, "forwarded": counts.forwarded, "unknown": counts.unknown,
             "refused": counts.refused, "pruned": counts.pruned, "set_back": counts.set_back, "set_back_at": counts.set_back_at,
         }),
-        notes: notes(&counts),
+        notes: notes(&report),
         problem: report.problem.map(|problem| problem.to_string()),
     })
 }
 
-fn notes(counts: &ledger::Counts) -> Vec<String> {
+fn notes(report: &ledger::Report) -> Vec<String> {
+    let counts = &report.counts;
     let mut notes = Vec::new();
+    if report.running {
+        notes.push(format!(
+            "leafgate is running on it (LOCK is held): {} calls on their way and {} bytes of a last line were not judged",
+            report.in_flight, report.torn
+        ));
+    }
+    if report.unsigned > 0 {
+        let what_next = match (report.running, report.stopped) {
+            (true, _) => "stop leafgate or wait for the next checkpoint",
+            (false, true) => {
+                "the checkpoint of the stop is missing; the next start signs what is there and records how many they were"
+            }
+            (false, false) => {
+                "the last run ended without a stop; the next start signs what is there and records how many they were"
+            }
+        };
+        let what = match report.unsigned {
+            1 => "1 record is".to_owned(),
+            more => format!("{more} records are"),
+        };
+        notes.push(format!(
+            "{what} under no signature yet and could be forged, changed or cut; {what_next}"
+        ));
+    }
     if counts.pruned > 0 {
         notes.push(format!(
             "{} earlier records were pruned; the prune records say what they were",

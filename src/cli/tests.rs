@@ -564,7 +564,29 @@ fn a_stopped_ledger_is_rotated_sealed_and_pruned() {
             "{lines:?}"
         );
     }
+    let verified = |what: &str| {
+        let (done, text) = ran(&["ledger", "verify", at]);
+        assert_eq!(done.unwrap(), Done::Yes);
+        assert!(text.contains(what), "{text}");
+    };
+    verified(
+        "\nleafgate is running on it (LOCK is held): 0 calls on their way and 0 bytes of a last line were not judged\n",
+    );
+    let note = std::fs::read(dir.join("checkpoint")).unwrap();
     running.stop();
+    let kept = std::fs::read(dir.join("checkpoint")).unwrap();
+    std::fs::write(dir.join("checkpoint"), note).unwrap();
+    verified(
+        "\n1 record is under no signature yet and could be forged, changed or cut; the checkpoint of the stop is missing;",
+    );
+    let (_, text) = ran(&["ledger", "verify", at, "--json"]);
+    assert!(
+        text.contains("\"unsigned\":1") && text.contains("\"torn\":0"),
+        "{text}"
+    );
+    std::fs::write(dir.join("checkpoint"), kept).unwrap();
+    let (_, text) = ran(&["ledger", "verify", at]);
+    assert!(!text.contains("no signature yet"), "{text}");
     let (done, text) = ran(&["ledger", "rotate-key", at]);
     assert_eq!(done.unwrap(), Done::Yes);
     assert!(text.contains("ROTATED record 2 "), "{text}");

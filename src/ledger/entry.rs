@@ -44,6 +44,8 @@ pub(super) struct Recovered {
     pub(super) cut: u64,
     /// Forwarded decisions that had no outcome.
     pub(super) closed: u64,
+    /// Records after the checkpoint: until now nobody signed them.
+    pub(super) unsigned: u64,
 }
 
 impl Recovered {
@@ -55,6 +57,10 @@ impl Recovered {
             push_int(out, self.closed);
             out.extend_from_slice(b",\"cut\":");
             push_int(out, self.cut);
+            if self.unsigned > 0 {
+                out.extend_from_slice(b",\"unsigned\":");
+                push_int(out, self.unsigned);
+            }
             out.push(b'}');
         }
     }

@@ -152,6 +152,16 @@ pub enum Fault {
     /// No signature that verifies.
     #[error("no signature on the checkpoint verifies under leafgate.pub")]
     CheckpointSignature,
+    /// The checkpoint is from before the last rotation.
+    #[error(
+        "puts the last key in place, and the checkpoint does not cover it: the checkpoint is older than the rotation, or was put back"
+    )]
+    CheckpointKey,
+    /// The checkpoint is from before the last run.
+    #[error(
+        "is not covered by the checkpoint, as it was before the last run went on: the checkpoint is older than the ledger, or was put back"
+    )]
+    Uncovered,
     /// Fewer records than the checkpoint covers.
     #[error("the checkpoint covers {covers} records, {here} are here: records were cut off")]
     Short {
@@ -163,6 +173,11 @@ pub enum Fault {
     /// A `key` record without the signature of the key before it.
     #[error("puts another key in place, and the key before it did not sign that")]
     KeySignature,
+    /// A `prune` record without the signature of the key in force.
+    #[error(
+        "says that a segment was pruned, and the key in force did not sign that: it was forged or changed"
+    )]
+    PruneSignature,
     /// `leafgate.pub` holds a key from before the last rotation.
     #[error(
         "is the key of before the last rotation: the rotation was cut (the next start of serve, or leafgate ledger rotate-key, completes it)"

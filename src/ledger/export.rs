@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::checkpoint::{self, Checkpoint};
 use super::error::LedgerError;
 use super::hex::hex;
+use super::kept::small;
 use super::keys::{PUBLIC_FILE, VerifierKey};
 use super::look::{Record, Stopped, each, each_raw, end, gone};
 use super::past::Past;
@@ -98,13 +99,14 @@ impl Note {
     /// Where it is there and cannot be read.
     pub fn read(dir: &Path) -> Result<Option<Note>, LedgerError> {
         let path = dir.join(checkpoint::FILE);
-        let text = match std::fs::read(&path) {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(LedgerError::io(&path, "read the checkpoint"))?,
+        let Some(text) = small(&path).map_err(LedgerError::io(&path, "read the checkpoint"))?
+        else {
+            return Ok(None);
         };
         let text = String::from_utf8_lossy(&text).into_owned();
         let note = Checkpoint::parse(&text);
-        let key = std::fs::read_to_string(dir.join(PUBLIC_FILE)).ok();
+        let key = small(&dir.join(PUBLIC_FILE)).ok().flatten();
+        let key = key.and_then(|key| String::from_utf8(key).ok());
         let key = key.as_deref().and_then(VerifierKey::parse);
         Ok(Some(Note {
             size: note.as_ref().map(|note| note.size),

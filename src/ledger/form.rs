@@ -147,20 +147,6 @@ impl Type {
         })
     }
 
-    /// The word.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Type::Open => "open",
-            Type::Stop => "stop",
-            Type::Config => "config",
-            Type::Decision => "decision",
-            Type::Outcome => "outcome",
-            Type::Refused => "refused",
-            Type::Key => "key",
-            Type::Prune => "prune",
-        }
-    }
-
     /// The fields it must have, and those it may have besides.
     const fn fields(self) -> (u64, u64) {
         use Name::*;
@@ -171,7 +157,10 @@ impl Type {
             ),
             Type::Key => (EVERY | set(&[key, signature]), set(&[recovered])),
             Type::Prune => (
-                EVERY | set(&[bytes, count, counts, key, last, open, segment, sha256, tree]),
+                EVERY
+                    | set(&[
+                        bytes, count, counts, key, last, open, segment, sha256, signature, tree,
+                    ]),
                 set(&[recovered]),
             ),
             Type::Stop => (EVERY | set(&[policy]), 0),

@@ -18,8 +18,11 @@ pub(super) fn in_folder(dir: &Path, name: &str, fault: Fault) -> LedgerError {
     })
 }
 
-/// Whether the last key in force is `public`, `note` is signed by the key in force at its end and has the root of its records, and every pruned segment has its
-/// record.
+/// Whether the last key in force is `public`, `note` is signed by it and has the root of its records, `note` covers the record that put the key in place and all but the last
+/// run, of which it covers the first record, and every pruned segment has its record.
+///
+/// A checkpoint that was signed by an older key, or that was put back from an earlier run, says nothing of what was written since: who holds that key, or no key at all,
+/// could have forged it. A ledger that leafgate wrote always has the newer one, since it is written before the next run begins.
 pub(super) fn judge(
     dir: &Path,
     files: &[SegmentFile],
@@ -27,11 +30,38 @@ pub(super) fn judge(
     public: &VerifierKey,
     note: &Checkpoint,
 ) -> Result<(), LedgerError> {
+    held(dir, files, scan, public, note, false)
+}
+
+/// [`judge`], of a rotation that a crash may have cut right after its record: the checkpoint may be the one that the old key signed before.
+pub(super) fn judge_cut(
+    dir: &Path,
+    files: &[SegmentFile],
+    scan: &Scan,
+    public: &VerifierKey,
+    note: &Checkpoint,
+) -> Result<(), LedgerError> {
+    let cut = scan.keys.turned() == scan.seq;
+    held(dir, files, scan, public, note, cut)
+}
+
+fn held(
+    dir: &Path,
+    files: &[SegmentFile],
+    scan: &Scan,
+    public: &VerifierKey,
+    note: &Checkpoint,
+    cut: bool,
+) -> Result<(), LedgerError> {
     last_key(dir, files, scan, public)?;
     // A checkpoint from before a prune can no longer be judged: that is said first.
     scan.pruned
         .settle(note.size)
         .map_err(|fault| in_folder(dir, past::FILE, fault))?;
+    let turned = scan.keys.turned();
+    if note.size < turned && !cut {
+        return Err(at_record(dir, files, turned - 1, Fault::CheckpointKey));
+    }
     if !scan
         .keys
         .signs(note.size, public)
@@ -39,7 +69,22 @@ pub(super) fn judge(
     {
         return Err(in_folder(dir, checkpoint::FILE, Fault::CheckpointSignature));
     }
+    if note.size < scan.must_cover {
+        return Err(at_record(dir, files, note.size, Fault::Uncovered));
+    }
     against_checkpoint(dir, scan, note)
+}
+
+/// A problem of the checkpoint, at the record with this `seq`.
+fn at_record(dir: &Path, files: &[SegmentFile], seq: u64, fault: Fault) -> LedgerError {
+    let place = place_of(files, seq).map(|(file, line)| (file, Some(line)));
+    let (file, line) = place.unwrap_or_else(|| (dir.join(checkpoint::FILE), None));
+    LedgerError::Problem(Problem {
+        file,
+        line,
+        seq: Some(seq),
+        fault,
+    })
 }
 
 /// Whether the last key in force is `public`.

@@ -3,7 +3,6 @@
 //! Promises: a ledger that [`Kept::holds`] passed still has the records that the checkpoint covers, and no other ones. That is what the ledger's own checkpoint cannot say
 //! against who may write to the folder: both can be cut together.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use super::error::{Fault, LedgerError, Problem};
 use super::keys::VerifierKey;
 use super::scan::Scan;
 use super::tree_hash::MerkleTree;
+use crate::files;
 
 /// A checkpoint and where it was read.
 #[derive(Debug, Clone)]
@@ -23,9 +23,8 @@ pub(super) struct Kept {
 impl Kept {
     /// Reads it; `None` where it is not there.
     pub(super) fn read(file: &Path) -> Result<Option<Kept>, LedgerError> {
-        let text = match fs::read(file) {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(LedgerError::io(file, "read the checkpoint"))?,
+        let Some(text) = small(file).map_err(LedgerError::io(file, "read the checkpoint"))? else {
+            return Ok(None);
         };
         match std::str::from_utf8(&text).ok().and_then(Checkpoint::parse) {
             Some(note) => Ok(Some(Kept {
@@ -67,6 +66,27 @@ impl Kept {
         } else {
             Err(problem(&self.file, Fault::KeptRoot { covers }))
         }
+    }
+}
+
+/// Longer than any checkpoint, key or line in `pruned`.
+const MOST: u64 = 64 * 1024;
+
+/// Reads one of the ledger's small files, `None` where it is not there. What is no regular file, or is longer than any of them, is read as nothing, which is no
+/// form of any of them: whoever may write to the folder could put a FIFO or a device in place, and the reading would never end.
+pub(super) fn small(file: &Path) -> io::Result<Option<Vec<u8>>> {
+    match files::read(file, MOST) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause)
+            if matches!(
+                cause.kind(),
+                io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge
+            ) =>
+        {
+            Ok(Some(Vec::new()))
+        }
+        Err(cause) => Err(cause),
     }
 }
 

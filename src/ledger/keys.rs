@@ -20,6 +20,8 @@ use sha2::{Digest, Sha256};
 
 use super::error::LedgerError;
 use super::hex::{hex, unhex32};
+use super::kept::small;
+use crate::files;
 
 /// The verifier key's file name.
 pub(super) const PUBLIC_FILE: &str = "leafgate.pub";
@@ -213,19 +215,21 @@ impl Keys {
         };
         let line = format!("{}\n", signer.public.line());
         let public_file = dir.join(PUBLIC_FILE);
-        match fs::read_to_string(&public_file) {
-            Ok(text) if text == line => {}
-            Ok(_) => {
+        match small(&public_file) {
+            Ok(Some(text)) if text == line.as_bytes() => {}
+            Ok(Some(_)) => {
                 return Err(fault(
                     dir,
                     PUBLIC_FILE,
                     "is not the verifier key of leafgate.key; restore it from a copy",
                 ));
             }
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound && new => {
+            Ok(None) if new => {
                 write_new(dir, PUBLIC_FILE, &line, 0o644)?;
             }
-            Err(cause) => {
+            other => {
+                let missing = || io::ErrorKind::NotFound.into();
+                let cause = other.err().unwrap_or_else(missing);
                 return Err(LedgerError::io(&public_file, "read the verifier key")(
                     cause,
                 ));
@@ -257,18 +261,20 @@ pub(super) fn fault(dir: &Path, file: &str, what: &'static str) -> LedgerError {
 
 /// A secret file's text, `None` where it is not there.
 fn read_secret(file: &Path) -> Result<Option<String>, LedgerError> {
-    let open = match OpenOptions::new().read(true).open(file) {
+    let unfit = || LedgerError::Key {
+        file: file.to_owned(),
+        what: "is no plain file that its owner alone may read; set its mode to 0600 if nobody else has read it",
+    };
+    let open = match files::open(file) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) if cause.kind() == io::ErrorKind::InvalidInput => return Err(unfit()),
         other => other.map_err(LedgerError::io(file, "read the key"))?,
     };
     let facts = open
         .metadata()
         .map_err(LedgerError::io(file, "look at the key"))?;
-    if !facts.is_file() || facts.mode() & 0o177 != 0 {
-        return Err(LedgerError::Key {
-            file: file.to_owned(),
-            what: "is no plain file that its owner alone may read; set its mode to 0600 if nobody else has read it",
-        });
+    if facts.mode() & 0o177 != 0 {
+        return Err(unfit());
     }
     let mut text = String::new();
     match open.take(4096).read_to_string(&mut text) {

@@ -1,10 +1,11 @@
 //! Which key is in force at each record, and who says so.
 //!
 //! Promises: the first key is the one that the first `open` record holds in `key` (records from before that field name it by `log`, which is made of the key);
-//! each later one stands in a `key` record that the key before it signed. It does not say that the last one is `leafgate.pub`'s: [`Lineage::ends_in`] does.
+//! each later one stands in a `key` record that the key before it signed; a `prune` record is signed by the key in force. It does not say that the last one is `leafgate.pub`'s: [`Lineage::ends_in`] does.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use memchr::memmem;
 use serde::Deserialize;
 
 use super::error::Fault;
@@ -33,6 +34,18 @@ struct Rotated<'a> {
     #[serde(borrow)]
     signature: &'a str,
 }
+
+#[derive(Deserialize)]
+struct Signed<'a> {
+    #[serde(borrow)]
+    signature: &'a str,
+}
+
+/// What [`sign_prune`] adds to a line: 64 bytes take 88 in base64.
+pub(super) const SIGNATURE_BYTES: usize = r#","signature":"""#.len() + 88;
+
+/// What stands right after the signature in a `prune` record. A quote within a string is escaped, so this stands nowhere else in one.
+const AFTER_SIGNATURE: &[u8] = b",\"t\":\"prune\",\"time\":\"";
 
 impl Lineage {
     /// From a key that a kept prune record holds.
@@ -93,6 +106,27 @@ impl Lineage {
         self.known.push(key);
         self.turns.push((seq + 1, self.name.clone()));
         Ok(())
+    }
+
+    /// Takes a `prune` record: nobody without the key in force may say that a segment may go.
+    pub(super) fn pruned(&self, line: &[u8]) -> Result<(), Fault> {
+        let Signed { signature } = serde_json::from_slice(line)
+            .map_err(|_| Fault::Form("has an escape where only plain text stands"))?;
+        let key = self.current().ok_or(Fault::Form(
+            "prunes under a key that no open record before it holds",
+        ))?;
+        let text = without_signature(line, signature).map(|line| prune_text(&line));
+        let signature = STANDARD.decode(signature).unwrap_or_default();
+        if text.is_some_and(|text| key.verifies(&text, &signature)) {
+            Ok(())
+        } else {
+            Err(Fault::PruneSignature)
+        }
+    }
+
+    /// The first `seq` under the last key: a checkpoint that covers so many records is that key's.
+    pub(super) fn turned(&self) -> u64 {
+        self.turns.last().map_or(0, |(from, _)| *from)
     }
 
     /// The key in force, where a record holds it.
@@ -158,6 +192,28 @@ fn rotation_text(old: &str, key: &str, seq: u64, prev: &[u8; 32]) -> String {
 pub(super) fn sign_rotation(old: &Signer, key: &VerifierKey, seq: u64, prev: &[u8; 32]) -> String {
     let text = rotation_text(old.public().name(), &key.line(), seq, prev);
     STANDARD.encode(old.sign(text.as_bytes()))
+}
+
+/// What the key in force signs: the whole record but for the signature, so that place, time and everything before it are bound too.
+fn prune_text(line: &[u8]) -> Vec<u8> {
+    [b"leafgate prune v1\n", line, b"\n"].concat()
+}
+
+/// A `prune` record's line without the member `signature`.
+fn without_signature(line: &[u8], signature: &str) -> Option<Vec<u8>> {
+    let member = format!(",\"signature\":\"{signature}\"");
+    let end = memmem::rfind(line, AFTER_SIGNATURE)?;
+    let head = line[..end].strip_suffix(member.as_bytes())?;
+    Some([head, &line[end..]].concat())
+}
+
+/// Puts the signature into a stitched `prune` record; any other record stays as it is.
+pub(super) fn sign_prune(signer: &Signer, line: &mut Vec<u8>) {
+    if let Some(at) = memmem::rfind(line, AFTER_SIGNATURE) {
+        let signature = STANDARD.encode(signer.sign(&prune_text(line)));
+        let member = format!(",\"signature\":\"{signature}\"");
+        line.splice(at..at, member.into_bytes());
+    }
 }
 
 /// The new key of a `key` record.

@@ -235,7 +235,7 @@ fn outside(segment: &SegmentFile, filter: &Filter) -> Result<bool, LedgerError> 
 
 fn first_line(path: &Path) -> Result<Option<Vec<u8>>, LedgerError> {
     let mut bytes = Vec::new();
-    File::open(path)
+    crate::files::open(path)
         .and_then(|file| {
             file.take(MAX_RECORD_BYTES as u64 + 1)
                 .read_to_end(&mut bytes)
@@ -397,7 +397,8 @@ impl<'a> Backward<'a> {
         match lines {
             Some(lines) => Ok(Backward::of_first(path, lines)?.0),
             None => {
-                let file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
+                let file =
+                    crate::files::open(path).map_err(LedgerError::io(path, "open the segment"))?;
                 let facts = file
                     .metadata()
                     .map_err(LedgerError::io(path, "read the segment"))?;
@@ -408,7 +409,8 @@ impl<'a> Backward<'a> {
 
     /// Of its first so many lines; also says how many whole lines of these there are.
     fn of_first(path: &'a Path, lines: u64) -> Result<(Backward<'a>, u64), LedgerError> {
-        let mut file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
+        let mut file =
+            crate::files::open(path).map_err(LedgerError::io(path, "open the segment"))?;
         let (end, found) =
             end_of_line(&mut file, lines).map_err(LedgerError::io(path, "read the segment"))?;
         Ok((Backward::until(path, file, end)?, found))

@@ -14,6 +14,7 @@ use super::error::{Fault, LedgerError};
 use super::judge::in_folder;
 use super::keeper::write_checkpoint;
 use super::keys::{Keys, Signer};
+use super::lineage::sign_prune;
 use super::record::Draft;
 use super::scan::{Scan, SegmentFile, Torn, segments};
 use super::start::{Lock, Read, cut_off, read_all, take_lock};
@@ -29,6 +30,10 @@ pub(super) struct Stopped {
     pub(super) keys: Keys,
     pub(super) scan: Scan,
     torn: Option<Torn>,
+    /// Records that the checkpoint did not cover when it was opened.
+    unsigned: u64,
+    /// How many it covers now.
+    covered: u64,
     _lock: Lock,
 }
 
@@ -46,7 +51,8 @@ impl Stopped {
         if read.scan.seq == 0 {
             return Err(in_folder(dir, "", Fault::Nothing));
         }
-        let files = prune::complete(dir, &all, &read, &keys.signer)?;
+        let (files, covered) = prune::complete(dir, &all, &read, &keys.signer)?;
+        let unsigned = read.unsigned();
         let Read { scan, torn, .. } = read;
         Ok(Stopped {
             dir: dir.to_owned(),
@@ -54,6 +60,8 @@ impl Stopped {
             keys,
             scan,
             torn,
+            unsigned,
+            covered,
             _lock: lock,
         })
     }
@@ -63,11 +71,17 @@ impl Stopped {
         Recovered {
             cut: self.torn.as_ref().map_or(0, |torn| torn.cut),
             closed: 0,
+            unsigned: self.unsigned,
         }
     }
 
-    /// Appends records, all in one write, and makes them durable.
+    /// Appends records, all in one write, and makes them durable. What stands before them is under a checkpoint first: no run is ever followed by another while it is
+    /// under none.
     pub(super) fn append(&mut self, drafts: &[Draft]) -> Result<(), LedgerError> {
+        if self.covered < self.scan.seq {
+            self.checkpoint(&self.keys.signer)?;
+            self.covered = self.scan.seq;
+        }
         if let Some(torn) = self.torn.take() {
             cut_off(&torn)?;
         }
@@ -87,6 +101,7 @@ impl Stopped {
         for draft in drafts {
             line.clear();
             draft.stitch(&self.scan.prev, self.scan.seq, &time, &mut line);
+            sign_prune(&self.keys.signer, &mut line);
             self.scan.prev = Sha256::digest(&line).into();
             self.scan.tree.push(&line);
             self.scan.seq += 1;
@@ -116,6 +131,12 @@ pub fn seal(dir: &Path) -> Result<Option<u64>, LedgerError> {
         return Err(LedgerError::Unfit {
             file: dir.to_owned(),
             what: "its last line is torn; start leafgate serve once, which cuts that off and records it, then seal again",
+        });
+    }
+    if ledger.covered < ledger.scan.seq {
+        return Err(LedgerError::Unfit {
+            file: dir.to_owned(),
+            what: "its last records are under no checkpoint; start leafgate serve once and stop it, which signs them and records how many they were, then seal again",
         });
     }
     let seq = ledger.scan.seq;

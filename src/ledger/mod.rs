@@ -6,7 +6,7 @@
 //!
 //! The way of a record: `entry` says which fields it has and `record` writes them, in the call's own task; `queue` hands it over and wakes the call;
 //! `writer` chains it, appends it to the segment of `store` and syncs; `checkpoint` signs the root that `tree_hash` grows, and `keeper` writes it, with its copy. Reading: `canon` is
-//! the one legal form, `form` the fields, `scan` the chain, `lineage` the keys, `past` what was pruned, `judge` what is held against all of it; `start` and
+//! the one legal form, `form` the fields, `scan` the chain, `lineage` the keys, `past` what was pruned, `tally` what a segment held, `judge` what is held against all of it; `start` and
 //! [`verify()`](verify()) stand on those, `kept` holds a ledger against checkpoints from elsewhere, and [`prove()`](prove()) gives a [`Proof`] of one record along its `audit_path`.
 //! Reading for people: `query` says which records, `look` finds them, `story` and `explain` tell them, `export` hands them on. A ledger that nobody runs is kept
 //! by `maintain`, `rotate` and `prune`.
@@ -52,6 +52,7 @@ mod store;
 mod story;
 mod story_checks;
 mod story_tree;
+mod tally;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tree_hash;

@@ -4,7 +4,6 @@
 //! Whether that line is in the chain, and covered by the checkpoint, is for the scan to find: see [`Pruned::settle`].
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::error::{Fault, LedgerError, Problem};
 use super::form::{Line, Type};
 use super::hex::{push_hex, unhex32};
+use super::kept::small;
 use super::keys::VerifierKey;
 use super::record::{Fields, MAX_RECORD_BYTES, push_int, push_string};
 use super::scan::SegmentFile;
@@ -94,7 +94,18 @@ impl Gone {
         Sha256::digest(serde_json::to_vec(self).unwrap_or_default()).into()
     }
 
-    /// The record's fields, as a draft of the run `run`.
+    /// [`Gone::digest`] of what one reading of the segment tells: all but the file's hash, and of the key its name.
+    fn as_read(&self) -> [u8; 32] {
+        let name = self.key.split('+').next().unwrap_or_default();
+        let read = Gone {
+            sha256: String::new(),
+            key: name.to_owned(),
+            ..self.clone()
+        };
+        read.digest()
+    }
+
+    /// The record's fields, as a draft of the run `run`, which is signed when it is written.
     pub(super) fn draft(
         &self,
         log: &str,
@@ -170,9 +181,9 @@ impl Past {
     /// Reads `pruned`, where it is there.
     pub(super) fn read(dir: &Path) -> Result<Past, LedgerError> {
         let path = dir.join(FILE);
-        let text = match std::fs::read(&path) {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Past::default()),
-            other => other.map_err(LedgerError::io(&path, "read what was pruned"))?,
+        let Some(text) = small(&path).map_err(LedgerError::io(&path, "read what was pruned"))?
+        else {
+            return Ok(Past::default());
         };
         let line = text
             .strip_suffix(b"\n")
@@ -211,8 +222,8 @@ pub(super) struct Pruned {
     found: bool,
     /// By the segment's first `seq`: its end, a digest of all that is said of it, and the `seq` of the newest record that says it.
     gone: BTreeMap<u64, (u64, [u8; 32], u64)>,
-    /// The segments that were read: their end and the hash of their last line.
-    read: BTreeMap<u64, (u64, [u8; 32])>,
+    /// The segments that were read, and a digest of what was found ([`Gone::as_read`]).
+    read: BTreeMap<u64, [u8; 32]>,
 }
 
 impl Pruned {
@@ -235,9 +246,9 @@ impl Pruned {
         }
     }
 
-    /// A segment was read to its end.
-    pub(super) fn ended(&mut self, first: u64, end: u64, last: [u8; 32]) {
-        self.read.insert(first, (end, last));
+    /// A segment was read to its end; its hash is left out, and of the key the name is enough.
+    pub(super) fn ended(&mut self, here: &Gone) {
+        self.read.insert(here.segment, here.as_read());
     }
 
     /// Takes a prune record.
@@ -248,10 +259,7 @@ impl Pruned {
         let said = self.gone.insert(segment, now);
         let same = said.is_none_or(|before| (before.0, before.1) == (now.0, now.1));
         // Of a segment that is still here, the record can be held against it.
-        let true_here = segment < self.base
-            || gone
-                .last()
-                .is_some_and(|last| self.read.get(&segment) == Some(&(now.0, last)));
+        let true_here = segment < self.base || self.read.get(&segment) == Some(&gone.as_read());
         if same && true_here {
             Ok(())
         } else {
@@ -299,6 +307,7 @@ mod tests {
     use super::*;
     use crate::ledger::entry::Recovered;
     use crate::ledger::keys::Signer;
+    use crate::ledger::lineage::{SIGNATURE_BYTES, sign_prune};
 
     fn gone(segment: u64, count: u64) -> Gone {
         let key = Signer::from_seed([7; 32]).public().line();
@@ -318,8 +327,15 @@ mod tests {
 
     fn line(gone: &Gone, seq: u64) -> Vec<u8> {
         let mut line = Vec::new();
-        let draft = gone.draft("l", "r", Recovered { cut: 3, closed: 0 });
+        let recovered = Recovered {
+            cut: 3,
+            ..Recovered::default()
+        };
+        let draft = gone.draft("l", "r", recovered);
         draft.stitch(&[0; 32], seq, b"2026-11-30T00:00:00.000000Z", &mut line);
+        let plain = line.len();
+        sign_prune(&Signer::from_seed([7; 32]), &mut line);
+        assert_eq!(line.len(), plain + SIGNATURE_BYTES);
         line
     }
 
@@ -349,16 +365,29 @@ mod tests {
         let mut pruned = Pruned::default();
         assert_eq!(pruned.record(&line(&first, 9)), fault(0), "it was not read");
         let mut pruned = Pruned::default();
-        pruned.ended(0, 4, [2; 32]);
-        pruned.ended(4, 7, [9; 32]);
+        pruned.ended(&first);
+        pruned.ended(&next);
         assert_eq!(pruned.record(&line(&first, 9)), Ok(()));
         assert_eq!(pruned.record(&line(&first, 12)), Ok(()), "carried");
         assert_eq!(pruned.cut(), Some((4, 12)), "the newest copy");
-        assert_eq!(
-            pruned.record(&line(&next, 10)),
-            fault(4),
-            "another last line"
-        );
+        type Lie = (&'static str, fn(&mut Gone));
+        let lies: [Lie; 5] = [
+            ("another last line", |gone| gone.last = as_hex(&[9; 32])),
+            ("another length", |gone| gone.bytes += 1),
+            ("other counts", |gone| gone.counts.clear()),
+            ("another tree", |gone| gone.tree[0] = as_hex(&[9; 32])),
+            ("other open decisions", |gone| gone.open.clear()),
+        ];
+        for (lie, tell) in lies {
+            let mut pruned = Pruned::default();
+            pruned.ended(&next);
+            assert_eq!(pruned.record(&line(&next, 10)), Ok(()));
+            let mut pruned = Pruned::default();
+            pruned.ended(&next);
+            let mut lied = next.clone();
+            tell(&mut lied);
+            assert_eq!(pruned.record(&line(&lied, 10)), fault(4), "{lie}");
+        }
         let forged = Gone {
             bytes: 901,
             ..first

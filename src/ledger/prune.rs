@@ -1,6 +1,6 @@
 //! Taking old segments away, so that the chain stays checkable.
 //!
-//! The order: the records (carried ones first) are appended and synced; the checkpoint covers them; `pruned` is replaced; the segments are deleted, oldest first. Promises: cut
+//! The order: the records (carried ones first) are signed, appended and synced; the checkpoint covers them; `pruned` is replaced; the segments are deleted, oldest first. Promises: cut
 //! at any point, `verify` finds a whole ledger, and the next start or prune goes on from there ([`complete`]). The newest segment is never taken.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,13 @@ use super::error::LedgerError;
 use super::form::{Line, Type};
 use super::keeper::write_checkpoint;
 use super::keys::{Signer, VerifierKey};
+use super::lineage::SIGNATURE_BYTES;
 use super::maintain::Stopped;
 use super::past::{self, Gone, as_hex};
+use super::record::MAX_DRAFT_BYTES;
 use super::scan::{SegmentFile, each_line, line_of};
 use super::start::{Read, new_run};
+use super::tally::Tally;
 use super::tree_hash::MerkleTree;
 
 /// A segment that is old enough.
@@ -89,6 +92,12 @@ pub(super) fn prune_with(
     let before = Clock::new().text(UNIX_EPOCH + Duration::from_micros(micros));
     let mut plan = plan(&ledger, &before)?;
     let end = plan.gone.last().map(Gone::end);
+    if end.is_some() && ledger.scan.keys.current() != Some(ledger.keys.signer.public()) {
+        return Err(LedgerError::Unfit {
+            file: dir.to_owned(),
+            what: "no open record holds the key that would sign the prune records (an older leafgate wrote them); start leafgate serve once and stop it, then prune",
+        });
+    }
     let Some(end) = end.filter(|_| goes(&plan.says)) else {
         return Ok(plan.says);
     };
@@ -131,17 +140,13 @@ fn plan(ledger: &Stopped, before: &Time) -> Result<Plan, LedgerError> {
         }
         let log = ledger.keys.signer.public().name();
         // Longer than any run's id: what fits here fits.
-        if !gone
-            .draft(
-                log,
-                &"0".repeat(64),
-                Recovered {
-                    cut: 1 << 52,
-                    closed: 0,
-                },
-            )
-            .fits()
-        {
+        let recovered = Recovered {
+            cut: 1 << 52,
+            closed: 0,
+            unsigned: 1 << 52,
+        };
+        let draft = gone.draft(log, &"0".repeat(64), recovered);
+        if draft.len() + SIGNATURE_BYTES > MAX_DRAFT_BYTES {
             says.stopped = Some((file.path.clone(), gone.open.len() as u64));
             break;
         }
@@ -204,7 +209,7 @@ impl<'a> Walk<'a> {
             ..Gone::default()
         };
         let (mut whole, mut last, mut key) = (Sha256::new(), [0; 32], None);
-        let mut newest = [b'0'; 27];
+        let (mut newest, mut tally) = ([b'0'; 27], Tally::default());
         each_line(&file.path, |line| {
             whole.update(line);
             whole.update(b"\n");
@@ -214,13 +219,15 @@ impl<'a> Walk<'a> {
             self.tree.push(line);
             // The scan took this line already.
             if let Ok(read) = Line::read(line) {
-                self.line(&read, line, &mut gone.counts, &mut key);
+                tally.count(&read);
+                self.line(&read, line, &mut key);
                 if let Ok(time) = Time::try_from(read.time.as_bytes()) {
                     newest = newest.max(time);
                 }
             }
             Ok(())
         })?;
+        gone.counts = tally.named();
         gone.sha256 = as_hex(&whole.finalize().into());
         gone.last = as_hex(&last);
         gone.tree = self.tree.whole().iter().map(as_hex).collect();
@@ -233,21 +240,9 @@ impl<'a> Walk<'a> {
         Ok((gone, newest))
     }
 
-    fn line(
-        &mut self,
-        read: &Line<'_>,
-        line: &[u8],
-        counts: &mut BTreeMap<String, u64>,
-        key: &mut Option<String>,
-    ) {
-        let mut count = |name: &str| *counts.entry(name.to_owned()).or_default() += 1;
-        count(read.kind.name());
+    fn line(&mut self, read: &Line<'_>, line: &[u8], key: &mut Option<String>) {
         if read.forwards {
-            count("forwarded");
             self.open.insert(read.seq, read.call.to_owned());
-        }
-        if read.sent_unknown {
-            count("unknown");
         }
         if read.kind == Type::Outcome {
             self.open.remove(&read.of);
@@ -308,22 +303,25 @@ fn delete(
         .map_err(LedgerError::io(dir, "sync the folder"))
 }
 
-/// Completes a prune that a crash cut; gives the segments that are kept. Needs `LOCK`, and a ledger that was found whole.
+/// Completes a prune that a crash cut; gives the segments that are kept, and how many records the checkpoint covers. Needs `LOCK`, and a ledger that was found whole.
 pub(super) fn complete(
     dir: &Path,
     all: &[SegmentFile],
     read: &Read,
     signer: &Signer,
-) -> Result<Vec<SegmentFile>, LedgerError> {
+) -> Result<(Vec<SegmentFile>, u64), LedgerError> {
+    let mut covered = read.note.as_ref().map_or(0, |note| note.size);
     let mut end = read.files.first().map_or(0, |file| file.first);
     if let Some((cut, seq)) = read.scan.pruned.cut() {
         tracing::warn!(before = cut, "a prune that was cut is completed");
-        if read.note.as_ref().is_none_or(|note| note.size <= seq) {
+        if covered <= seq {
+            covered = read.scan.seq;
             write_checkpoint(dir, signer, (read.scan.seq, read.scan.tree.root()))?;
         }
         put(dir, &read.files, seq)?;
         end = cut;
     }
     delete(dir, all, end, &mut |_| Ok(()))?;
-    Ok(all[all.partition_point(|file| file.first < end)..].to_vec())
+    let kept = all[all.partition_point(|file| file.first < end)..].to_vec();
+    Ok((kept, covered))
 }

@@ -47,7 +47,7 @@ impl Records {
                 let Some(next) = self.files.next() else {
                     return Ok(None);
                 };
-                let file = File::open(&next.path)
+                let file = crate::files::open(&next.path)
                     .map_err(LedgerError::io(&next.path, "open the segment"))?;
                 self.open = Some(Open {
                     path: next.path,

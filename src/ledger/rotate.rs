@@ -10,8 +10,9 @@ use std::path::Path;
 
 use super::checkpoint::replace;
 use super::error::LedgerError;
-use super::judge::judge;
+use super::judge::judge_cut;
 use super::keeper::write_checkpoint;
+use super::kept::small;
 use super::keys::{PUBLIC_FILE, SIGNER_FILE, Signer, VerifierKey, fault, write_new};
 use super::lineage::sign_rotation;
 use super::maintain::Stopped;
@@ -137,8 +138,9 @@ pub(super) fn complete(dir: &Path, all: &[SegmentFile]) -> Result<(), LedgerErro
         return Ok(());
     };
     let next = Signer::read(dir, NEXT_FILE)?;
-    let public = fs::read_to_string(dir.join(PUBLIC_FILE)).unwrap_or_default();
-    let published = VerifierKey::parse(&public);
+    let public = small(&dir.join(PUBLIC_FILE)).ok().flatten();
+    let public = public.and_then(|text| String::from_utf8(text).ok());
+    let published = public.as_deref().and_then(VerifierKey::parse);
     let cut = published.as_ref().is_some_and(|key| key != signer.public());
     if all.is_empty() || next.is_none() && !cut {
         return Ok(());
@@ -150,7 +152,7 @@ pub(super) fn complete(dir: &Path, all: &[SegmentFile]) -> Result<(), LedgerErro
         && in_force == next.public()
     {
         // What the new key signs now was whole under the old one.
-        judge(dir, &read.files, scan, in_force, note)?;
+        judge_cut(dir, &read.files, scan, in_force, note)?;
         tracing::warn!("a key rotation that was cut is completed");
         return finish(dir, next, (scan.seq, scan.tree.root()), &mut |_| Ok(()));
     }

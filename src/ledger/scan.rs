@@ -4,7 +4,7 @@
 //! it, the ledger's own key name, the run it stands in, and, for an outcome, an open decision of the same call. It stops at the first that has not.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,11 @@ use super::form::{Line, Type};
 use super::hex::hex32;
 use super::keys::VerifierKey;
 use super::lineage::Lineage;
-use super::past::{Past, Pruned};
+use super::past::{Gone, Past, Pruned, as_hex};
 use super::record::MAX_RECORD_BYTES;
+use super::tally::Tally;
 use super::tree_hash::MerkleTree;
+use crate::files;
 
 /// Read at once.
 const BLOCK: usize = 256 * 1024;
@@ -109,6 +111,15 @@ pub(super) struct Scan {
     run: Vec<u8>,
     /// Whether a record that is a run by itself stands before.
     ended: bool,
+    /// Whether the last record is a `prune`.
+    pruning: bool,
+    /// Whether the last record is a `stop`.
+    pub(super) stopped: bool,
+    /// The last record that begins a run.
+    begun: Option<u64>,
+    /// How many records the checkpoint must cover: those before the last record that begins a run (of `prune` records in a row the first, since each is signed); that
+    /// one too, once a record stands after it that no start writes before its checkpoint.
+    pub(super) must_cover: u64,
     /// The last record's time.
     pub(super) time: Option<Time>,
     /// The next `seq`.
@@ -121,6 +132,8 @@ pub(super) struct Scan {
     pub(super) root: Option<[u8; 32]>,
     /// Forwarded decisions without an outcome: `seq` and call.
     pub(super) open: BTreeMap<u64, Box<str>>,
+    /// Of the segment that is being read: how many records of each type, forwarded decisions, and outcomes `unknown`.
+    tally: Tally,
     /// The segment and line of the record before, to name it.
     pub(super) at: Option<(PathBuf, u64)>,
     pub(super) counts: Counts,
@@ -193,7 +206,8 @@ impl Scan {
                 let (named, here) = (segment.first, self.seq);
                 return Err(problem(None, None, Fault::Name { named, here }));
             }
-            let mut number = 0;
+            let (mut number, bytes) = (0, self.bytes);
+            self.tally = Tally::default();
             let tail = each_line(&segment.path, |line| {
                 number += 1;
                 self.line(line).map_err(|(seq, fault)| {
@@ -206,7 +220,8 @@ impl Scan {
             })?;
             progress(self.bytes);
             if number > 0 {
-                self.pruned.ended(segment.first, self.seq, self.prev);
+                let here = self.ended(segment.first, self.bytes - bytes);
+                self.pruned.ended(&here);
                 self.at = Some((segment.path.clone(), number));
             }
             match tail {
@@ -234,6 +249,25 @@ impl Scan {
         Ok(torn)
     }
 
+    /// What is known of the segment that ends here; not its hash, and of the key the name.
+    fn ended(&self, first: u64, bytes: u64) -> Gone {
+        Gone {
+            segment: first,
+            count: self.seq - first,
+            bytes,
+            counts: self.tally.named(),
+            last: as_hex(&self.prev),
+            tree: self.tree.whole().iter().map(as_hex).collect(),
+            open: self
+                .open
+                .iter()
+                .map(|(seq, call)| (*seq, call.to_string()))
+                .collect(),
+            key: self.keys.name().to_owned(),
+            ..Gone::default()
+        }
+    }
+
     /// Takes one line. A fault comes with the `seq` of the record it is about.
     fn line(&mut self, line: &[u8]) -> Result<(), (u64, Fault)> {
         let seq = self.seq;
@@ -256,10 +290,14 @@ impl Scan {
         match read.kind {
             Type::Open => self.keys.opened(line).map_err(here)?,
             Type::Key => self.keys.rotated(line, seq, &self.prev).map_err(here)?,
-            Type::Prune => self.pruned.record(line).map_err(here)?,
+            Type::Prune => {
+                self.keys.pruned(line).map_err(here)?;
+                self.pruned.record(line).map_err(here)?;
+            }
             Type::Stop | Type::Config | Type::Decision | Type::Outcome | Type::Refused => {}
         }
         self.pair(&read)?;
+        self.tally.count(&read);
         self.prev = Sha256::digest(line).into();
         self.tree.push(line);
         self.seq += 1;
@@ -287,6 +325,20 @@ impl Scan {
         if !same {
             self.run = run.to_vec();
         }
+        match read.kind {
+            Type::Prune if self.pruning => {}
+            Type::Open | Type::Key | Type::Prune => {
+                self.begun = Some(read.seq);
+                self.must_cover = read.seq;
+            }
+            Type::Decision | Type::Refused | Type::Stop => {
+                self.must_cover = self.begun.map_or(0, |begun| begun + 1);
+            }
+            // A start writes both right after its `open`: of a crash, of a clock that was set back.
+            Type::Outcome | Type::Config => {}
+        }
+        self.pruning = read.kind == Type::Prune;
+        self.stopped = read.kind == Type::Stop;
         self.ended = read.kind.alone();
         Ok(())
     }
@@ -378,7 +430,7 @@ pub(super) fn each_line(
     path: &Path,
     mut take: impl FnMut(&[u8]) -> Result<(), LedgerError>,
 ) -> Result<Tail, LedgerError> {
-    let mut file = File::open(path).map_err(LedgerError::io(path, "open the segment"))?;
+    let mut file = files::open(path).map_err(LedgerError::io(path, "open the segment"))?;
     let mut block = vec![0; BLOCK];
     // Bytes of a begun line at the front of the block, and bytes of whole lines before it in the file.
     let (mut held, mut keep, mut dropped) = (0, 0_u64, 0_u64);

@@ -1,5 +1,5 @@
-//! The start of a run (contract, section 9), in this order: take `LOCK`; the keys; read everything; compare with the checkpoint; cut off a torn last line; write `open`
-//! and an `outcome` with `sent: unknown` for each forwarded decision that has none; write the checkpoint; start the writer.
+//! The start of a run (contract, section 9), in this order: take `LOCK`; the keys; read everything; compare with the checkpoint; cut off a torn last line; write
+//! a checkpoint over what the last one does not cover; write `open` and an `outcome` with `sent: unknown` for each forwarded decision that has none; write the checkpoint; start the writer.
 //!
 //! Promises: whatever else is wrong with the files refuses the start, names file and line, and changes nothing.
 
@@ -50,10 +50,9 @@ pub(super) fn start<S: Store>(
     rotate::complete(dir, &all)?;
     let keys = Keys::open(dir, all.is_empty())?;
     let read = read_all(dir, &all, keys.signer.public(), copied.as_ref())?;
-    let mut files = prune::complete(dir, &all, &read, &keys.signer)?;
-    let Read {
-        scan, torn, note, ..
-    } = read;
+    let (mut files, covered) = prune::complete(dir, &all, &read, &keys.signer)?;
+    let unsigned = read.unsigned();
+    let Read { scan, torn, .. } = read;
     if let Some(file) = copy.filter(|_| copied.is_none() && scan.seq > 0) {
         tracing::warn!(file = %file.display(), "the checkpoint's copy is missing and is made anew; nothing outside the ledger's folder says how long the ledger was");
     }
@@ -61,6 +60,7 @@ pub(super) fn start<S: Store>(
     let recovered = Recovered {
         cut: torn.as_ref().map_or(0, |torn| torn.cut),
         closed: scan.open.len() as u64,
+        unsigned,
     };
     if let Some(torn) = &torn {
         cut_off(torn)?;
@@ -70,7 +70,9 @@ pub(super) fn start<S: Store>(
         copy: copy.map(Path::to_owned),
         signer: keys.signer,
     };
-    if note.is_none() && scan.seq > 0 {
+    // No run is ever followed by another while it is under no checkpoint: see `judge`.
+    if covered < scan.seq {
+        say_unsigned(unsigned, scan.stopped);
         keeper.write((scan.seq, scan.tree.root()))?;
     }
     let path = match files.pop() {
@@ -162,12 +164,20 @@ impl Drop for Ended {
 
 fn make_folder(dir: &Path) -> Result<(), LedgerError> {
     if !dir.exists() {
+        let made: Vec<&Path> = dir
+            .ancestors()
+            .take_while(|at| !at.as_os_str().is_empty() && !at.exists())
+            .collect();
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(dir)
             .map_err(LedgerError::io(dir, "make the folder"))?;
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        for parent in made.iter().filter_map(|made| made.parent()) {
+            let parent = match parent.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => parent,
+            };
             File::open(parent)
                 .and_then(|parent| parent.sync_all())
                 .map_err(LedgerError::io(parent, "sync the folder"))?;
@@ -240,6 +250,29 @@ pub(super) struct Read {
     pub(super) note: Option<Checkpoint>,
     /// The segments that were read: all but those that a cut prune left.
     pub(super) files: Vec<SegmentFile>,
+}
+
+impl Read {
+    /// How many records the checkpoint does not cover.
+    pub(super) fn unsigned(&self) -> u64 {
+        let covered = self.note.as_ref().map_or(0, |note| note.size);
+        self.scan.seq.saturating_sub(covered)
+    }
+}
+
+/// A crash leaves them, and so does whoever wrote them: which, the files do not say.
+fn say_unsigned(records: u64, stopped: bool) {
+    if stopped {
+        tracing::warn!(
+            records,
+            "the checkpoint of the last stop is missing: the last records were under no signature until now, and could have been forged; open.recovered says how many"
+        );
+    } else {
+        tracing::warn!(
+            records,
+            "the last run ended without a stop: its last records were under no signature until now; open.recovered says how many"
+        );
+    }
 }
 
 /// Reads all segments; the root at the size of `copied` is kept too.

@@ -3,18 +3,18 @@
 //! Promises: reads only, in memory that does not grow with the ledger; the first thing that is wrong is named with its file, line and record. It may run beside the
 //! process that writes (it sees by `LOCK` whether one does): then a begun last line and calls that are on their way are no fault.
 
-use std::fs::{File, TryLockError};
-use std::io;
+use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
 
 use super::checkpoint;
 use super::error::{Fault, LedgerError, Problem};
 use super::judge::{in_folder, judge, last_key};
-use super::kept::Kept;
+use super::kept::{Kept, small};
 use super::keys::{PUBLIC_FILE, VerifierKey};
 use super::past::Past;
 use super::scan::{Counts, Scan, segments};
 use super::start::{LOCK_FILE, read_checkpoint};
+use crate::files;
 
 /// What `verify` found.
 #[derive(Debug, Clone)]
@@ -35,6 +35,12 @@ pub struct Report {
     pub in_flight: u64,
     /// How many records the checkpoint covers.
     pub covered: Option<u64>,
+    /// How many whole records stand after those: they are under no signature yet.
+    pub unsigned: u64,
+    /// Whether the last record is a `stop`.
+    pub stopped: bool,
+    /// Bytes of a begun last line (of a running ledger); they were not judged.
+    pub torn: u64,
     /// The first thing that is wrong; `None`: the ledger is whole.
     pub problem: Option<Problem>,
 }
@@ -56,6 +62,36 @@ pub fn verify_against(
     kept: &[PathBuf],
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report, LedgerError> {
+    let mut tries = 0;
+    loop {
+        let (report, note) = look(dir, kept, progress)?;
+        let old = matches!(
+            report.problem,
+            Some(Problem {
+                fault: Fault::Uncovered | Fault::CheckpointKey,
+                ..
+            })
+        );
+        tries += 1;
+        // A start or a rotation that came between writes its checkpoint before its record: with the newer one there is something else to say.
+        if !old
+            || tries > 3
+            || read_checkpoint(dir)
+                .ok()
+                .flatten()
+                .is_none_or(|now| now.size == note)
+        {
+            return Ok(report);
+        }
+    }
+}
+
+/// One look, and how many records the checkpoint covered that it began with.
+fn look(
+    dir: &Path,
+    kept: &[PathBuf],
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Report, u64), LedgerError> {
     let mut report = Report {
         log: None,
         running: is_running(dir),
@@ -65,13 +101,17 @@ pub fn verify_against(
         counts: Counts::default(),
         in_flight: 0,
         covered: None,
+        unsigned: 0,
+        stopped: false,
+        torn: 0,
         problem: None,
     };
     match check(dir, kept, &mut report, progress) {
         Err(LedgerError::Problem(problem)) => report.problem = Some(problem),
         other => other?,
     }
-    Ok(report)
+    let covered = report.covered.unwrap_or(0);
+    Ok((report, covered))
 }
 
 fn check(
@@ -116,8 +156,13 @@ fn check(
     report.bytes = scan.bytes;
     report.counts = scan.counts;
     report.in_flight = scan.open.len() as u64;
+    report.unsigned = scan.seq.saturating_sub(covers.unwrap_or(0));
+    report.stopped = scan.stopped;
     // A record at fault is named before the checkpoint is: it says more. So is a torn last line, which a checkpoint may have covered.
-    if let Some(torn) = read?.filter(|_| !report.running) {
+    let torn = read?;
+    if report.running {
+        report.torn = torn.map_or(0, |torn| torn.cut);
+    } else if let Some(torn) = torn {
         return Err(LedgerError::Problem(Problem {
             file: torn.path,
             line: None,
@@ -151,10 +196,9 @@ fn check(
 /// The key in `leafgate.pub`.
 pub(super) fn verifier_key(dir: &Path) -> Result<VerifierKey, LedgerError> {
     let path = dir.join(PUBLIC_FILE);
-    let text = match std::fs::read(&path) {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Vec::new(),
-        other => other.map_err(LedgerError::io(&path, "read the verifier key"))?,
-    };
+    let text = small(&path)
+        .map_err(LedgerError::io(&path, "read the verifier key"))?
+        .unwrap_or_default();
     std::str::from_utf8(&text)
         .ok()
         .and_then(VerifierKey::parse)
@@ -169,6 +213,6 @@ pub(super) fn verifier_key(dir: &Path) -> Result<VerifierKey, LedgerError> {
 /// Whether somebody holds `LOCK`. Looks for an instant; a start waits that long. Where it cannot be looked at, as in a copy that somebody else reads, the ledger
 /// counts as at rest, which is the stricter reading.
 fn is_running(dir: &Path) -> bool {
-    File::open(dir.join(LOCK_FILE))
+    files::open(&dir.join(LOCK_FILE))
         .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }

@@ -19,7 +19,7 @@ fn at(dir: &TempDir, name: &str) -> std::path::PathBuf {
     dir.path().join("ledger").join(name)
 }
 
-fn cut() -> LedgerError {
+pub(super) fn cut() -> LedgerError {
     LedgerError::io(Path::new("cut"), "go on")(std::io::Error::other("cut by the test"))
 }
 
@@ -37,7 +37,7 @@ fn well(dir: &TempDir, name: &str) -> Report {
 }
 
 /// A stopped run in small segments.
-fn segmented(dir: &TempDir, calls: u64) {
+pub(super) fn segmented(dir: &TempDir, calls: u64) {
     let mut settings = settings(dir.path());
     settings.segment_bytes = 2000;
     let ledger = Ledger::start(&settings, facts()).expect("the ledger starts");
@@ -66,7 +66,7 @@ fn segment_names(dir: &TempDir) -> Vec<String> {
     names
 }
 
-fn soon() -> Timestamp {
+pub(super) fn soon() -> Timestamp {
     Timestamp::now() + jiff::SignedDuration::from_secs(60)
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the ledger as a whole. Each part's own tests stand beside it.
 
 mod faults;
+mod forged;
 mod keep;
 mod kept;
 mod proofs;

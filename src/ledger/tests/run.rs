@@ -163,7 +163,7 @@ fn a_crash_leaves_what_the_next_start_closes() {
     let records = all(&dir);
     assert_eq!(
         records[3]["recovered"],
-        serde_json::json!({"closed": 1, "cut": 11})
+        serde_json::json!({"closed": 1, "cut": 11, "unsigned": 2})
     );
     assert_eq!(records[4]["sent"], "unknown");
     assert_eq!(records[4]["of"], 2);
