@@ -48,7 +48,7 @@ def facts(rec):                                              # what a prune reco
     return said, end
 
 FIELDS = set("""attach bind body_len body_mac bytes call clear_text count counts dropped egress_class error failure_label field fixture_hash fixture_id host host_pin
-    key last leaf log model ms of open oracle peer plan_len plan_sha256 policy prev reason received_len received_sha256 recovered replay_window residue route run score
+    key last leaf log model ms of open oracle peer peer_uid plan_len plan_sha256 policy prev reason received_len received_sha256 recovered replay_window residue route run score
     segment sent sent_len sent_sha256 seq sha256 signature status step surface_named sync t time tree v verdict version""".split())
 
 def verify(folder, at):

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         })
         .collect();
     let sockets = sockets::Sockets::read();
-    let mut findings = environment::findings(&variables, policy.listen.proxy);
+    let mut findings = environment::findings(&variables, &policy.listen.proxy);
     findings.extend(sockets::findings(&policy, &sockets));
     findings.extend(machine::findings(&policy, args.policy.as_deref()));
     findings.extend(trail::findings(&policy));

@@ -171,6 +171,13 @@ impl Gate {
         out.line(format!(
             "            {root}  for clients that add /v1 themselves"
         ))?;
+        if let Some(socket) = self.running.bound.unix() {
+            let socket = socket.display().to_string();
+            out.line(format!(
+                "  socket    {}, mode 0600: curl --unix-socket, httpx uds=, undici socketPath",
+                safe(&socket)
+            ))?;
+        }
         out.line(format!("  console   http://{}/", self.admin))?;
         let ledger = policy.ledger.dir.display().to_string();
         out.line(format!(

@@ -34,11 +34,19 @@ use crate::tree::{self, Decision};
 #[error("the client closed before its request ended")]
 pub(super) struct Gone;
 
+/// How a connection came to leafgate.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Via {
+    /// The user at the other end of the Unix socket.
+    pub(super) peer_uid: Option<u32>,
+}
+
 /// What one call is handled with.
 pub(super) struct Call {
     pub(super) shared: Arc<Shared>,
     pub(super) live: Arc<Live>,
     pub(super) wire: Arc<Wire>,
+    pub(super) via: Via,
     pub(super) id: CallId,
     pub(super) began: Instant,
 }
@@ -47,6 +55,7 @@ pub(super) struct Call {
 pub(super) async fn handle(
     shared: Arc<Shared>,
     wire: Arc<Wire>,
+    via: Via,
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Gone> {
     let live = shared.live.load_full();
@@ -55,6 +64,7 @@ pub(super) async fn handle(
         shared,
         live,
         wire,
+        via,
         id,
         began: Instant::now(),
     };
@@ -123,6 +133,7 @@ impl Call {
             method: &parts.method,
             target,
             headers: &parts.headers,
+            peer_uid: self.via.peer_uid,
         };
         match check_head(
             eligible,

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
 
 use super::answer::Own;
-use super::call::{self, Gone};
+use super::call::{self, Gone, Via};
 use super::gate::{Gate, GateLimits};
 use super::head::{MAX_LINES, Names};
 use super::reply::Reply;
@@ -27,6 +27,7 @@ pub(super) async fn serve<S>(
     io: S,
     shared: Arc<Shared>,
     names: Arc<Names>,
+    via: Via,
     mut stop: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -46,6 +47,7 @@ pub(super) async fn serve<S>(
     let service = Service {
         shared: shared.clone(),
         wire: wire.clone(),
+        via,
     };
     let mut connection = http.serve_connection(TokioIo::new(gate), service);
     let mut stopping = *stop.borrow();
@@ -67,6 +69,7 @@ pub(super) async fn serve<S>(
         io,
         &shared,
         &wire,
+        via,
         ended.is_err_and(|error| error.is_parse()),
     )
     .await;
@@ -87,6 +90,7 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     mut io: S,
     shared: &Shared,
     wire: &Wire,
+    via: Via,
     unparsed: bool,
 ) {
     let fault = wire.fault().filter(|fault| !fault.in_body);
@@ -96,7 +100,7 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         shared.metrics.refused_message(Reason::HttpMalformed);
         let _ = shared
             .ledger
-            .message_refused(Reason::HttpMalformed, 0)
+            .message_refused_from(Reason::HttpMalformed, 0, via.peer_uid)
             .await;
     }
     if let Some(fault) = fault {
@@ -104,7 +108,7 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         let refused_status = shared.live.load().policy.refused_status;
         let own = match shared
             .ledger
-            .message_refused(fault.reason, fault.bytes)
+            .message_refused_from(fault.reason, fault.bytes, via.peer_uid)
             .await
         {
             Ok(_) => Own::message(fault.reason, fault.hint, refused_status),
@@ -132,6 +136,7 @@ async fn drain<S: AsyncRead + AsyncWrite + Unpin>(io: &mut S) {
 struct Service {
     shared: Arc<Shared>,
     wire: Arc<Wire>,
+    via: Via,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
@@ -143,6 +148,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         Box::pin(call::handle(
             self.shared.clone(),
             self.wire.clone(),
+            self.via,
             request,
         ))
     }

@@ -81,6 +81,12 @@ impl Names {
         Names(names)
     }
 
+    /// The names of a Unix socket: `localhost`, and those the policy adds.
+    pub fn of_socket(more: &[String]) -> Names {
+        let own = std::iter::once("localhost".to_owned());
+        Names(own.chain(more.iter().cloned()).collect())
+    }
+
     fn has(&self, host: &[u8]) -> bool {
         self.0
             .iter()

@@ -14,6 +14,7 @@ mod connection;
 pub mod fuzzing;
 mod gate;
 mod head;
+mod listener;
 mod log;
 mod path;
 mod refuse;
@@ -31,20 +32,23 @@ pub use reload::Signal;
 pub use state::{Live, LoadError, Shared};
 pub use tls::TlsError;
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ring::rand::SecureRandom as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+
+use self::call::Via;
+use self::listener::{Accepted, Listener};
 
 use crate::egress::Egress;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
+use crate::policy::ProxyAddress;
 use crate::terms::Reason;
 
 /// Connections at once, for each call that may be in flight: idle ones cost little, but not nothing.
@@ -60,7 +64,7 @@ pub enum StartError {
     #[error("listen.proxy {address} cannot be bound; free it or choose another")]
     Bind {
         /// The address.
-        address: SocketAddr,
+        address: ProxyAddress,
         /// Why.
         source: std::io::Error,
     },
@@ -81,7 +85,7 @@ pub struct Running {
     /// What the calls share.
     pub shared: Arc<Shared>,
     /// Where it listens.
-    pub bound: SocketAddr,
+    pub bound: ProxyAddress,
     signals: mpsc::Sender<Signal>,
     stop: watch::Sender<bool>,
     done: tokio::task::JoinHandle<()>,
@@ -99,11 +103,11 @@ pub async fn start(
     let listen = live.policy.listen.clone();
     let acceptor = listen.tls.as_ref().map(tls::acceptor).transpose()?;
     let bind = |source| StartError::Bind {
-        address: listen.proxy,
+        address: listen.proxy.clone(),
         source,
     };
-    let listener = TcpListener::bind(listen.proxy).await.map_err(bind)?;
-    let bound = listener.local_addr().map_err(bind)?;
+    let listener = Listener::bind(&listen.proxy).await.map_err(bind)?;
+    let bound = listener.bound().map_err(bind)?;
     let mut random = [0; 16];
     ring::rand::SystemRandom::new()
         .fill(&mut random)
@@ -116,7 +120,7 @@ pub async fn start(
         reload_error: ArcSwapOption::empty(),
         token: listen.token.clone(),
         tls: acceptor.is_some(),
-        bound,
+        bound: bound.clone(),
         in_flight: AtomicUsize::new(0),
         in_flight_bytes: Arc::new(AtomicU64::new(0)),
         calls: AtomicU64::new(0),
@@ -163,7 +167,7 @@ impl Running {
 
 /// Accepts until told to stop, then waits for the connections to end.
 async fn accept(
-    listener: TcpListener,
+    listener: Listener,
     acceptor: Option<TlsAcceptor>,
     shared: Arc<Shared>,
     more: Vec<String>,
@@ -178,7 +182,10 @@ async fn accept(
         .in_flight
         .saturating_mul(CONNECTIONS_PER_CALL)
         .max(CONNECTIONS_AT_LEAST);
-    let fixed = Arc::new(Names::new(shared.bound, shared.tls, &more));
+    let fixed = Arc::new(match &shared.bound {
+        ProxyAddress::Tcp(bound) => Names::new(*bound, shared.tls, &more),
+        ProxyAddress::Unix(_) => Names::of_socket(&more),
+    });
     loop {
         let accepted = tokio::select! {
             biased;
@@ -186,26 +193,27 @@ async fn accept(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = listener.accept(), if connections.len() < most => accepted,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok(accepted) = accepted else {
             // Out of file descriptors, most likely: wait for some to come back instead of spinning.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let _ = stream.set_nodelay(true);
-        // Bound to every address: the name is the one this connection came to.
-        let names = match stream.local_addr() {
-            Ok(local) if shared.bound.ip().is_unspecified() => {
-                Arc::new(Names::new(local, shared.tls, &more))
+        let (shared, stop) = (shared.clone(), stop.clone());
+        match accepted {
+            Accepted::Tcp(stream) => {
+                // Bound to every address: the name is the one this connection came to.
+                let names = listener::came_to(&stream, &shared.bound)
+                    .map(|local| Arc::new(Names::new(local, shared.tls, &more)))
+                    .unwrap_or_else(|| fixed.clone());
+                connections.spawn(connect(stream, acceptor.clone(), shared, names, stop));
             }
-            Ok(_) | Err(_) => fixed.clone(),
-        };
-        connections.spawn(connect(
-            stream,
-            acceptor.clone(),
-            shared.clone(),
-            names,
-            stop.clone(),
-        ));
+            Accepted::Unix(stream, uid) => {
+                let via = Via {
+                    peer_uid: Some(uid),
+                };
+                connections.spawn(connection::serve(stream, shared, fixed.clone(), via, stop));
+            }
+        }
     }
     drop(listener);
     let most = shared.live.load().policy.limits.shutdown;
@@ -228,11 +236,11 @@ async fn connect(
     stop: watch::Receiver<bool>,
 ) {
     let Some(acceptor) = acceptor else {
-        return connection::serve(stream, shared, names, stop).await;
+        return connection::serve(stream, shared, names, Via::default(), stop).await;
     };
     let most = shared.live.load().policy.limits.client_head;
     match tokio::time::timeout(most, acceptor.accept(stream)).await {
-        Ok(Ok(tls)) => connection::serve(tls, shared, names, stop).await,
+        Ok(Ok(tls)) => connection::serve(tls, shared, names, Via::default(), stop).await,
         Ok(Err(error)) if certificate_refused(&error) => {
             shared.metrics.refused_message(Reason::ClientNotAllowed);
             let _ = shared

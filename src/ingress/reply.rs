@@ -120,7 +120,7 @@ impl Body for Reply {
                     cx.waker().wake_by_ref();
                     Poll::Pending
                 }
-                other => other.map_err(|_| Cut),
+                other @ (Poll::Ready(_) | Poll::Pending) => other.map_err(|_| Cut),
             },
         }
     }

@@ -1,8 +1,9 @@
 //! The typed policy (contract, section 7). Fields are public to be read; a `Policy` is made by loading one.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ pub enum Origin {
 #[derive(Debug, Clone)]
 pub struct Listen {
     /// Where clients connect.
-    pub proxy: SocketAddr,
+    pub proxy: ProxyAddress,
     /// Console, metrics, health; loopback.
     pub admin: SocketAddr,
     /// Further `Host` values, as written.
@@ -80,6 +81,48 @@ pub struct Listen {
     pub tls: Option<ListenTls>,
     /// The token that clients send as `leafgate-token`.
     pub token: Option<Secret>,
+}
+
+/// `listen.proxy`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProxyAddress {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// `unix:PATH`: a socket that its owner alone can open.
+    Unix(PathBuf),
+}
+
+impl ProxyAddress {
+    /// Address and port, where it is no Unix socket.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            ProxyAddress::Tcp(address) => Some(*address),
+            ProxyAddress::Unix(_) => None,
+        }
+    }
+
+    /// The path of the Unix socket, where it is one.
+    pub fn unix(&self) -> Option<&Path> {
+        match self {
+            ProxyAddress::Tcp(_) => None,
+            ProxyAddress::Unix(path) => Some(path),
+        }
+    }
+}
+
+impl From<SocketAddr> for ProxyAddress {
+    fn from(address: SocketAddr) -> ProxyAddress {
+        ProxyAddress::Tcp(address)
+    }
+}
+
+impl fmt::Display for ProxyAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProxyAddress::Tcp(address) => address.fmt(f),
+            ProxyAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// `listen.tls`: paths that were there and could be parsed at load.

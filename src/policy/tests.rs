@@ -94,6 +94,26 @@ fn the_embedded_default_is_the_contracts() {
 }
 
 #[test]
+fn a_socket_lies_beside_the_policy_and_is_shown_as_it_is_written() {
+    let folder = folder();
+    let text = "version = 1\n[listen]\nproxy = \"unix:gate.sock\"\n";
+    let policy = load_in(&folder, text).unwrap();
+    let path = folder.path().join("gate.sock");
+    assert_eq!(policy.listen.proxy.unix(), Some(path.as_path()));
+    assert_eq!(policy.effective()["listen"]["proxy"], "unix:gate.sock");
+    // A socket that stands there already is no fault: serve is running, or was killed.
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert!(load_in(&folder, text).is_ok());
+    drop(listener);
+    let long = format!(
+        "version = 1\n[listen]\nproxy = \"unix:{}\"\n",
+        "x".repeat(110)
+    );
+    let faults = load_in(&folder, &long).unwrap_err();
+    assert!(faults[0].to_string().contains("shorter"), "{faults:?}");
+}
+
+#[test]
 fn the_example_loads_where_its_files_are_and_not_where_they_are_missing() {
     let text = include_str!("../../policies/example.toml");
     let policy = good(text);
@@ -438,8 +458,38 @@ fn settings_take_the_good_and_refuse_its_twin() {
             "listen.admin",
         ),
         (
+            "[listen]\nproxy = \"unix:gate.sock\"",
+            "[listen]\nproxy = \"unix:\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"unix:certs/gate.sock\"",
+            "[listen]\nproxy = \"unix:nowhere/gate.sock\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"unix:gate.sock\"",
+            "[listen]\nproxy = \"unix:secret\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"unix:gate.sock\"",
+            "[listen]\nproxy = \"unix:gate.sock/\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"unix:gate.sock\"\ntoken_env = \"T\"",
+            "[listen]\nproxy = \"unix:gate.sock\"\ntls = { cert = \"certs/gate.pem\", key = \"certs/gate-key.pem\" }",
+            "listen.tls",
+        ),
+        (
+            "[listen]\nproxy = \"unix:gate.sock\"",
+            "[listen]\nadmin = \"unix:gate.sock\"",
+            "listen.admin",
+        ),
+        (
             "[listen]\nproxy = \"127.0.0.2:9\"",
-            "[listen]\nproxy = \"unix:/run/x\"",
+            "[listen]\nproxy = \"/run/x\"",
             "listen.proxy",
         ),
         (

@@ -12,7 +12,7 @@
     reason = "a test's client and host open their own sockets"
 )]
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -169,7 +169,7 @@ fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Seen>>, script: &Script) {
     }
 }
 
-fn more(stream: &mut TcpStream, buf: &mut Vec<u8>) -> bool {
+fn more(stream: &mut impl Read, buf: &mut Vec<u8>) -> bool {
     let mut piece = [0; 65536];
     match stream.read(&mut piece) {
         Ok(read) if read > 0 => {
@@ -269,6 +269,17 @@ impl Gate {
 
     /// In a folder that holds files the policy names.
     pub fn built_in(dir: TempDir, hosts: &str, more: &str, listen: &str) -> Gate {
+        Gate::listening(
+            dir,
+            &format!("127.0.0.1:{}", free_port()),
+            hosts,
+            more,
+            listen,
+        )
+    }
+
+    /// As `built_in`, with `listen.proxy`.
+    pub fn listening(dir: TempDir, proxy: &str, hosts: &str, more: &str, listen: &str) -> Gate {
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at("cards")).unwrap();
         std::fs::write(at("cards/seed-04.json"), card(json!({})).to_string()).unwrap();
@@ -286,8 +297,7 @@ impl Gate {
         )
         .unwrap();
         let text = format!(
-            "version = 1\n[listen]\nproxy = \"127.0.0.1:{}\"\nadmin = \"127.0.0.1:{}\"\n{listen}\n[cards]\ndir = \"cards\"\n[fixtures]\nlock = \"fixtures.lock\"\n[ledger]\ndir = \"ledger\"\n{more}\n{hosts}",
-            free_port(),
+            "version = 1\n[listen]\nproxy = \"{proxy}\"\nadmin = \"127.0.0.1:{}\"\n{listen}\n[cards]\ndir = \"cards\"\n[fixtures]\nlock = \"fixtures.lock\"\n[ledger]\ndir = \"ledger\"\n{more}\n{hosts}",
             free_port()
         );
         std::fs::write(at("policy.toml"), text).unwrap();
@@ -319,7 +329,11 @@ impl Gate {
                 Arc::new(Metrics::default()),
             ))
             .unwrap();
-        let address = running.bound;
+        // A listener on a Unix socket has no address; its tests connect to its path.
+        let address = running
+            .bound
+            .tcp()
+            .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
         Gate {
             dir,
             running: Some(running),
@@ -427,7 +441,7 @@ impl Drop for Gate {
     }
 }
 
-pub fn read_reply(stream: &mut TcpStream) -> Reply {
+pub fn read_reply(stream: &mut impl Read) -> Reply {
     let mut raw = Vec::new();
     while !complete(&raw) && more(stream, &mut raw) {}
     Reply::of(raw)

@@ -1,10 +1,9 @@
 //! The variables that decide where a client sends its calls.
 
-use std::net::SocketAddr;
-
 use http::Uri;
 
 use super::Finding;
+use crate::policy::ProxyAddress;
 
 /// Variables that name a proxy for `http://` URLs; a client that reads them sends the whole call, key and body, to that proxy.
 const PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
@@ -31,7 +30,7 @@ const KEYS: [&str; 10] = [
     "TOGETHER_API_KEY",
 ];
 
-pub(super) fn findings(variables: &[(String, String)], listener: SocketAddr) -> Vec<Finding> {
+pub(super) fn findings(variables: &[(String, String)], listener: &ProxyAddress) -> Vec<Finding> {
     let value = |name: &str| {
         let found = variables.iter().find(|(own, _)| own == name);
         found
@@ -44,34 +43,42 @@ pub(super) fn findings(variables: &[(String, String)], listener: SocketAddr) -> 
     found
 }
 
-fn proxies<'a>(value: &impl Fn(&str) -> Option<&'a str>, listener: SocketAddr) -> Vec<Finding> {
+fn proxies<'a>(value: &impl Fn(&str) -> Option<&'a str>, listener: &ProxyAddress) -> Vec<Finding> {
     let excepted = ["NO_PROXY", "no_proxy"]
         .iter()
         .any(|name| value(name).is_some_and(|list| is_excepted(list, listener)));
     if excepted {
         return Vec::new();
     }
-    let ip = listener.ip();
-    let named = PROXIES.iter().filter(|name| value(name).is_some());
+    let host = host(listener);
+    // A proxy variable that names leafgate itself is its forward-proxy mode.
+    let elsewhere = |name: &&&str| value(name).is_some_and(|url| !is_listener(url, listener));
+    let named = PROXIES.iter().filter(elsewhere);
     named
         .map(|name| {
             Finding::new(
                 format!("{name} is set"),
                 "most Python clients send an http:// call, key and body in clear, to that proxy, also where the base URL is on loopback: leafgate never sees it",
-                format!("unset {name}, or export NO_PROXY={ip},localhost (the exact host of the base URL; a network is not enough)"),
+                format!("unset {name}, or export NO_PROXY={host},localhost (the exact host of the base URL; a network is not enough)"),
             )
         })
         .collect()
 }
 
-/// Whether a `NO_PROXY` list names both spellings of the listener that a base URL may have.
-fn is_excepted(list: &str, listener: SocketAddr) -> bool {
-    let items: Vec<&str> = list.split(',').map(str::trim).collect();
-    let ip = listener.ip().to_string();
-    items.contains(&"*") || items.contains(&ip.as_str())
+/// The host of a base URL that names the listener.
+fn host(listener: &ProxyAddress) -> String {
+    listener
+        .tcp()
+        .map_or_else(|| "localhost".to_owned(), |tcp| tcp.ip().to_string())
 }
 
-fn bases(variables: &[(String, String)], listener: SocketAddr) -> Vec<Finding> {
+/// Whether a `NO_PROXY` list names both spellings of the listener that a base URL may have.
+fn is_excepted(list: &str, listener: &ProxyAddress) -> bool {
+    let items: Vec<&str> = list.split(',').map(str::trim).collect();
+    items.contains(&"*") || items.contains(&host(listener).as_str())
+}
+
+fn bases(variables: &[(String, String)], listener: &ProxyAddress) -> Vec<Finding> {
     let is_base = |name: &str| {
         let upper = name.to_ascii_uppercase();
         BASES.contains(&upper.as_str())
@@ -81,12 +88,16 @@ fn bases(variables: &[(String, String)], listener: SocketAddr) -> Vec<Finding> {
     let elsewhere = variables.iter().filter(|(name, value)| {
         is_base(name) && !value.is_empty() && !is_listener(value, listener)
     });
+    let base = match listener.tcp() {
+        Some(tcp) => format!("http://{tcp}/v1"),
+        None => "http://localhost/v1, over the socket of listen.proxy".to_owned(),
+    };
     elsewhere
         .map(|(name, value)| {
             Finding::new(
                 format!("{name} points to {}, not to leafgate", place(value)),
                 "a client that reads it sends its calls there: no card, no decision, no record",
-                format!("export {name}=http://{listener}/v1 (without /v1 for clients that add it), or unset it"),
+                format!("export {name}={base} (without /v1 for clients that add it), or unset it"),
             )
         })
         .collect()
@@ -105,18 +116,22 @@ fn place(url: &str) -> String {
     host.unwrap_or_else(|| "something that is no URL".to_owned())
 }
 
-fn is_listener(url: &str, listener: SocketAddr) -> bool {
+fn is_listener(url: &str, listener: &ProxyAddress) -> bool {
     let Ok(uri) = url.trim().parse::<Uri>() else {
         return false;
     };
     let port = uri.port_u16().unwrap_or(80);
     let Some(host) = uri.host() else { return false };
     let host = host.trim_matches(['[', ']']);
+    let local = host.eq_ignore_ascii_case("localhost");
+    let Some(own) = listener.tcp() else {
+        return local && port == 80;
+    };
     let same = host.parse::<std::net::IpAddr>().map_or_else(
-        |_| host.eq_ignore_ascii_case("localhost") && listener.ip().is_loopback(),
-        |ip| ip == listener.ip() || (listener.ip().is_unspecified() && ip.is_loopback()),
+        |_| local && own.ip().is_loopback(),
+        |ip| ip == own.ip() || (own.ip().is_unspecified() && ip.is_loopback()),
     );
-    same && port == listener.port()
+    same && port == own.port()
 }
 
 fn keys<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> Vec<Finding> {
@@ -143,7 +158,10 @@ mod tests {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let found = findings(&variables, "127.0.0.1:8484".parse().unwrap());
+        let found = findings(
+            &variables,
+            &ProxyAddress::Tcp("127.0.0.1:8484".parse().unwrap()),
+        );
         for finding in &found {
             let text = format!("{finding:?}");
             assert!(!text.contains("sk-") && !text.contains("secret"), "{text}");
@@ -165,6 +183,8 @@ mod tests {
         for bad in ["localhost", "127.0.0.0/8", "127.0.0.11", ""] {
             assert_eq!(whats(&[proxy, ("NO_PROXY", bad)]).len(), 1, "{bad}");
         }
+        let own = ("HTTP_PROXY", "http://127.0.0.1:8484");
+        assert_eq!(whats(&[own]), [""; 0], "leafgate is the proxy");
         // An https proxy is not used for an http base URL.
         assert_eq!(
             whats(&[("HTTPS_PROXY", "http://p:1"), ("HTTP_PROXY", "")]),
