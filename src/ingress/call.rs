@@ -25,7 +25,7 @@ use super::state::{Live, Shared};
 use super::wire::Wire;
 use crate::admit::{CallHead, CallId, Eligible, Plan, Target, check_head};
 use crate::card::attach;
-use crate::policy::Policy;
+use crate::policy::{Host, Policy};
 use crate::terms::{Reason, Verdict};
 use crate::tree::{self, Decision};
 
@@ -35,10 +35,12 @@ use crate::tree::{self, Decision};
 pub(super) struct Gone;
 
 /// How a connection came to leafgate.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Via {
     /// The user at the other end of the Unix socket.
     pub(super) peer_uid: Option<u32>,
+    /// The host of the tunnel that it came through.
+    pub(super) tunnel: Option<Arc<Host>>,
 }
 
 /// What one call is handled with.
@@ -101,6 +103,14 @@ impl Call {
             .map_or("/", |target| target.as_str());
         let (target, card_name) = match (parts.uri.authority(), split_path(path_and_query)) {
             _ if self.wire.fragment() => (Target::Fragment, None),
+            // Through a tunnel a path is a path of its host, as in the absolute form.
+            _ if let Some(tunnel) = &self.via.tunnel => (
+                Target::Absolute {
+                    authority: &tunnel.base.authority,
+                    path: path_and_query,
+                },
+                None,
+            ),
             (Some(authority), _) => (
                 Target::Absolute {
                     authority: authority.as_str(),

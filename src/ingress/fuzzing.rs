@@ -16,9 +16,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection;
-use super::gate::{Gate, GateLimits, Wire};
+use super::gate::{Gate, GateLimits};
 use super::head::Names;
 use super::reply::Reply;
+use super::wire::Wire;
 use crate::terms::Reason;
 
 /// A request as the HTTP library gave it to a call.
@@ -56,6 +57,7 @@ where
         head,
         client_head: wait,
         idle: wait,
+        connects: false,
     };
     let wire = Arc::new(Wire::default());
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::{Method, Uri};
 
+use crate::policy::BaseUrl;
 use crate::terms::Reason;
 
 /// How many header lines a head may have.
@@ -60,7 +61,11 @@ pub struct HeadFacts {
 
 /// The `Host` values that are this listener's.
 #[derive(Debug, Clone)]
-pub struct Names(Vec<String>);
+pub struct Names {
+    own: Vec<String>,
+    /// In a tunnel the target is a path: its host stands already.
+    in_tunnel: bool,
+}
 
 impl Names {
     /// The names of a listener bound to `bound`, and those the policy adds.
@@ -78,17 +83,32 @@ impl Names {
             names.extend(hosts);
         }
         names.extend(more.iter().cloned());
-        Names(names)
+        Names::of(names)
+    }
+
+    fn of(own: Vec<String>) -> Names {
+        Names {
+            own,
+            in_tunnel: false,
+        }
+    }
+
+    /// The names in a tunnel to this host: its authority, with the port or, where it is the scheme's own, without.
+    pub(super) fn of_tunnel(to: &BaseUrl) -> Names {
+        Names {
+            own: vec![to.with_port(), to.authority.clone()],
+            in_tunnel: true,
+        }
     }
 
     /// The names of a Unix socket: `localhost`, and those the policy adds.
     pub fn of_socket(more: &[String]) -> Names {
         let own = std::iter::once("localhost".to_owned());
-        Names(own.chain(more.iter().cloned()).collect())
+        Names::of(own.chain(more.iter().cloned()).collect())
     }
 
     fn has(&self, host: &[u8]) -> bool {
-        self.0
+        self.own
             .iter()
             .any(|name| name.as_bytes().eq_ignore_ascii_case(host))
     }
@@ -100,6 +120,15 @@ impl Names {
 /// # Errors
 /// `http_malformed` at the first byte that no head has.
 pub fn scan(bytes: &[u8], from: usize) -> Result<Option<usize>, HeadFault> {
+    scan_for(bytes, from, false)
+}
+
+/// As [`scan`], where a `CONNECT` may pass.
+pub(super) fn scan_for(
+    bytes: &[u8],
+    from: usize,
+    connects: bool,
+) -> Result<Option<usize>, HeadFault> {
     for (at, byte) in bytes.iter().enumerate().skip(from) {
         let before = at.checked_sub(1).map(|at| bytes[at]);
         match byte {
@@ -112,7 +141,12 @@ pub fn scan(bytes: &[u8], from: usize) -> Result<Option<usize>, HeadFault> {
             b'\n' if bytes[..=at].ends_with(b"\r\n\r\n") => return Ok(Some(at + 1)),
             b'\n' => {
                 if memchr::memchr(b'\n', bytes) == Some(at) {
-                    request_line(&bytes[..at - 1])?;
+                    let line = &bytes[..at - 1];
+                    if connects && is_connect(line) {
+                        connect_line(line)?;
+                    } else {
+                        request_line(line)?;
+                    }
                 }
             }
             b'\r' | b'\t' | 0x20..=0x7e | 0x80..=0xff => {}
@@ -131,22 +165,11 @@ pub fn scan(bytes: &[u8], from: usize) -> Result<Option<usize>, HeadFault> {
 /// # Errors
 /// The first fault, `http_malformed` or `head_too_large`.
 pub fn check(head: &[u8], names: &Names) -> Result<HeadFacts, HeadFault> {
-    let text = head
-        .strip_suffix(b"\r\n\r\n")
-        .ok_or(malformed("the head has no end"))?;
-    let mut lines = text
-        .split(|byte| *byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut lines = lines(head)?;
     let (method, target) = request_line(lines.next().unwrap_or_default())?;
     let mut fields = Fields::default();
     for (count, line) in lines.enumerate() {
-        if count >= MAX_LINES {
-            return Err(HeadFault {
-                reason: Reason::HeadTooLarge,
-                hint: "the head has more than 100 header lines; send fewer",
-            });
-        }
-        let (name, value) = header(line)?;
+        let (name, value) = header(line, count)?;
         fields.take(name, value)?;
     }
     fields.host_is_ours(&target, names)?;
@@ -158,6 +181,69 @@ pub fn check(head: &[u8], names: &Names) -> Result<HeadFacts, HeadFault> {
         framing,
         fragment: target.fragment,
     })
+}
+
+/// Whether a head begins as a `CONNECT` does.
+pub(super) fn is_connect(head: &[u8]) -> bool {
+    head.starts_with(b"CONNECT ")
+}
+
+/// Checks the whole head of a `CONNECT`, its last empty line included. Gives what it names, `host:port` as written.
+///
+/// # Errors
+/// The first fault, `http_malformed` or `head_too_large`.
+pub(super) fn check_connect(head: &[u8]) -> Result<String, HeadFault> {
+    let mut lines = lines(head)?;
+    let authority = connect_line(lines.next().unwrap_or_default())?;
+    let mut fields = Fields::default();
+    for (count, line) in lines.enumerate() {
+        let (name, value) = header(line, count)?;
+        let keys = ["leafgate-card", "authorization", "x-api-key"];
+        if keys
+            .iter()
+            .any(|key| name.eq_ignore_ascii_case(key.as_bytes()))
+        {
+            return Err(malformed(
+                "a card or a key stands on the CONNECT; send it on the requests inside the tunnel",
+            ));
+        }
+        fields.take(name, value)?;
+    }
+    if fields.length.is_some() || fields.coding.is_some() || fields.expect.is_some() {
+        return Err(malformed("the CONNECT has a body; send it without one"));
+    }
+    let host = fields.host.ok_or(malformed("the request has no Host"))?;
+    // Some clients leave the usual port out.
+    let short = authority.strip_suffix(":443").unwrap_or(authority);
+    if [authority, short]
+        .iter()
+        .any(|own| own.as_bytes().eq_ignore_ascii_case(host))
+    {
+        Ok(authority.to_owned())
+    } else {
+        Err(malformed("Host is not what the CONNECT names"))
+    }
+}
+
+/// `CONNECT SP host:port SP HTTP/1.1` (RFC 9112 section 3.2.3).
+fn connect_line(line: &[u8]) -> Result<&str, HeadFault> {
+    const FORM: HeadFault = malformed("the request line is not CONNECT, host:port and HTTP/1.1");
+    let mut parts = line.split(|byte| *byte == b' ');
+    let (Some(_), Some(target), Some(version), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(FORM);
+    };
+    if version != b"HTTP/1.1" {
+        return Err(malformed("the version is not HTTP/1.1; speak HTTP/1.1"));
+    }
+    let target = std::str::from_utf8(target).map_err(|_| FORM)?;
+    let (host, port) = target.rsplit_once(':').ok_or(FORM)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_[]:".contains(c);
+    if host.is_empty() || !host.chars().all(plain) || port.parse::<u16>().is_err() {
+        return Err(FORM);
+    }
+    Ok(target)
 }
 
 struct RawTarget {
@@ -198,8 +284,24 @@ fn request_line(line: &[u8]) -> Result<(Method, RawTarget), HeadFault> {
     }
 }
 
-/// `name: value` (RFC 9112 section 5): a token, a colon right after it, a value without control characters.
-fn header(line: &[u8]) -> Result<(&[u8], &[u8]), HeadFault> {
+/// The lines of a whole head, without their ends.
+fn lines(head: &[u8]) -> Result<impl Iterator<Item = &[u8]>, HeadFault> {
+    let text = head
+        .strip_suffix(b"\r\n\r\n")
+        .ok_or(malformed("the head has no end"))?;
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line)))
+}
+
+/// `name: value` (RFC 9112 section 5): a token, a colon right after it, a value without control characters. `count` lines stand before it.
+fn header(line: &[u8], count: usize) -> Result<(&[u8], &[u8]), HeadFault> {
+    if count >= MAX_LINES {
+        return Err(HeadFault {
+            reason: Reason::HeadTooLarge,
+            hint: "the head has more than 100 header lines; send fewer",
+        });
+    }
     if line.first().is_some_and(u8::is_ascii_whitespace) {
         return Err(malformed("a header line is folded; send it as one line"));
     }
@@ -275,6 +377,11 @@ impl<'a> Fields<'a> {
     /// Origin form: `Host` is this listener's. Absolute form: it is the target's authority.
     fn host_is_ours(&self, target: &RawTarget, names: &Names) -> Result<(), HeadFault> {
         let host = self.host.ok_or(malformed("the request has no Host"))?;
+        if names.in_tunnel && target.uri.authority().is_some() {
+            return Err(malformed(
+                "the target inside a tunnel is a whole URL; send the path alone",
+            ));
+        }
         let ours = match target.uri.authority() {
             Some(authority) => authority.as_str().as_bytes().eq_ignore_ascii_case(host),
             None => names.has(host),
@@ -282,9 +389,11 @@ impl<'a> Fields<'a> {
         if ours {
             Ok(())
         } else {
-            Err(malformed(
-                "Host is not this listener's address; use the base URL that serve prints, or add the name to listen.names",
-            ))
+            Err(malformed(if names.in_tunnel {
+                "Host is not the host of the tunnel"
+            } else {
+                "Host is not this listener's address; use the base URL that serve prints, or add the name to listen.names"
+            }))
         }
     }
 

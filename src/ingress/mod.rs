@@ -24,6 +24,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tunnel;
 mod wire;
 
 pub use chunked::{ChunkFault, Chunked};
@@ -124,6 +125,7 @@ pub async fn start(
         in_flight: AtomicUsize::new(0),
         in_flight_bytes: Arc::new(AtomicU64::new(0)),
         calls: AtomicU64::new(0),
+        leaves: tunnel::Leaves::default(),
         random_start: u128::from_be_bytes(random),
     });
     let (signals, received) = mpsc::channel();
@@ -210,6 +212,7 @@ async fn accept(
             Accepted::Unix(stream, uid) => {
                 let via = Via {
                     peer_uid: Some(uid),
+                    tunnel: None,
                 };
                 connections.spawn(connection::serve(stream, shared, fixed.clone(), via, stop));
             }

@@ -78,6 +78,7 @@ pub struct Shared {
     pub(super) in_flight: AtomicUsize,
     pub(super) in_flight_bytes: Arc<AtomicU64>,
     pub(super) calls: AtomicU64,
+    pub(super) leaves: super::tunnel::Leaves,
     pub(super) random_start: u128,
 }
 

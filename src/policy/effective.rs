@@ -59,6 +59,9 @@ impl Policy {
                 "shutdown": duration_text(limits.shutdown),
             },
             "resolver": { "servers": self.resolvers.iter().map(ToString::to_string).collect::<Vec<_>>() },
+            "intercept": self.intercept.as_ref().map(|intercept| {
+                json!({ "ca": self.shown(&intercept.ca), "key": self.shown(&intercept.key) })
+            }),
             "hosts": hosts,
         })
     }

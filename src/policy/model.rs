@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 use jiff::Timestamp;
 
+use crate::certs::Authority;
 use crate::terms::{FailureLabel, HostPin, Secret};
 use crate::vocabulary::Vocabularies;
 
@@ -44,6 +45,8 @@ pub struct Policy {
     pub limits: Limits,
     /// `resolver.servers`; empty: the system's resolver.
     pub resolvers: Vec<SocketAddr>,
+    /// `[intercept]`; `None`: a `CONNECT` is refused.
+    pub intercept: Option<Intercept>,
     /// `[hosts]`, by pin.
     pub hosts: BTreeMap<HostPin, Arc<Host>>,
     /// Where each secret came from, by dotted key (`listen.token`, `hosts.local.credential`).
@@ -134,6 +137,17 @@ pub struct ListenTls {
     pub key: PathBuf,
     /// Roots for client certificates; `None`: no client certificate is asked for.
     pub client_ca: Option<PathBuf>,
+}
+
+/// `[intercept]`
+#[derive(Debug, Clone)]
+pub struct Intercept {
+    /// The authority's certificate, PEM.
+    pub ca: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Both, as they were read at load.
+    pub authority: Arc<Authority>,
 }
 
 /// `[fixtures]`
@@ -389,6 +403,27 @@ impl Bind {
             Bind::Cover => "cover",
             Bind::Exact => "exact",
             Bind::None => "none",
+        }
+    }
+}
+
+impl Policy {
+    /// The host whose authority a `CONNECT` names, `host:port`, byte for byte: one with TLS.
+    pub fn tunnel_to(&self, authority: &str) -> Option<&Arc<Host>> {
+        self.hosts
+            .values()
+            .find(|host| host.base.tls && host.base.with_port() == authority)
+    }
+}
+
+impl BaseUrl {
+    /// `host:port`, brackets for IPv6, the port also where it is the scheme's own.
+    pub fn with_port(&self) -> String {
+        let port = self.port;
+        if self.host.contains(':') {
+            format!("[{}]:{port}", self.host)
+        } else {
+            format!("{}:{port}", self.host)
         }
     }
 }

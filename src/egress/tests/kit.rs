@@ -71,6 +71,7 @@ pub(super) fn policy() -> Policy {
             shutdown: Duration::from_secs(30),
         },
         resolvers: Vec::new(),
+        intercept: None,
         hosts: Default::default(),
     }
 }
