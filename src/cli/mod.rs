@@ -6,6 +6,7 @@
 mod card;
 mod card_lint;
 mod card_new;
+mod certs;
 mod classify;
 mod demo;
 mod doctor;
@@ -71,6 +72,7 @@ enum Command {
     Fixture(fixture::Args),
     Pin(pin::Args),
     Policy(policy::Args),
+    Certs(certs::Args),
     Ledger(ledger::Args),
     Doctor(doctor::Args),
     Completions(pages::Completions),
@@ -110,6 +112,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<Done, Failure> {
         Command::Fixture(args) => fixture::run(args, out),
         Command::Pin(args) => pin::run(args, out),
         Command::Policy(args) => policy::run(args, out),
+        Command::Certs(args) => certs::run(args, out),
         Command::Ledger(args) => ledger::run(args, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Completions(args) => pages::completions(&args, &mut Args::command(), out),

@@ -178,6 +178,14 @@ impl Gate {
                 safe(&socket)
             ))?;
         }
+        if let Some(intercept) = &policy.intercept {
+            let ca = intercept.ca.display().to_string();
+            let until = super::certs::day(intercept.authority.until());
+            out.line(format!(
+                "  CONNECT   to the https hosts below, vouched for by {} until {until}",
+                safe(&ca)
+            ))?;
+        }
         out.line(format!("  console   http://{}/", self.admin))?;
         let ledger = policy.ledger.dir.display().to_string();
         out.line(format!(
