@@ -47,7 +47,7 @@ pub(super) async fn serve<S>(
     connect: Connect,
     shared: Arc<Shared>,
     via: Via,
-    stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -65,9 +65,12 @@ pub(super) async fn serve<S>(
             return connection::finish(ended, &shared, &via).await;
         }
     };
-    let Some(tls) = handshake(ended, way.config, &shared, &via).await else {
-        return;
+    let tls = tokio::select! {
+        tls = handshake(ended, way.config, &shared, &via) => tls,
+        // No call is under way in a handshake: a stop does not wait for it.
+        _ = stop.wait_for(|stop| *stop) => None,
     };
+    let Some(tls) = tls else { return };
     let names = Arc::new(Names::of_tunnel(&way.host.base));
     let via = Via {
         tunnel: Some(way.host),

@@ -30,7 +30,11 @@ const KEYS: [&str; 10] = [
     "TOGETHER_API_KEY",
 ];
 
-pub(super) fn findings(variables: &[(String, String)], listener: &ProxyAddress) -> Vec<Finding> {
+pub(super) fn findings(
+    variables: &[(String, String)],
+    listener: &ProxyAddress,
+    tunnel_to: &dyn Fn(&str) -> bool,
+) -> Vec<Finding> {
     let value = |name: &str| {
         let found = variables.iter().find(|(own, _)| own == name);
         found
@@ -38,7 +42,13 @@ pub(super) fn findings(variables: &[(String, String)], listener: &ProxyAddress) 
             .filter(|value| !value.is_empty())
     };
     let mut found = proxies(&value, listener);
-    found.extend(bases(variables, listener));
+    // Where the client's proxy for https is leafgate, a base URL of a host with a tunnel leads to it.
+    let tunnels = ["HTTPS_PROXY", "https_proxy"]
+        .iter()
+        .any(|name| value(name).is_some_and(|url| is_listener(url, listener)));
+    found.extend(bases(variables, listener, &|url| {
+        tunnels && authority(url).is_some_and(|authority| tunnel_to(&authority))
+    }));
     found.extend(keys(&value));
     found
 }
@@ -78,7 +88,18 @@ fn is_excepted(list: &str, listener: &ProxyAddress) -> bool {
     items.contains(&"*") || items.contains(&host(listener).as_str())
 }
 
-fn bases(variables: &[(String, String)], listener: &ProxyAddress) -> Vec<Finding> {
+/// `host:port` of an https URL.
+fn authority(url: &str) -> Option<String> {
+    let uri: Uri = url.trim().parse().ok()?;
+    let host = uri.host().filter(|_| uri.scheme_str() == Some("https"))?;
+    Some(format!("{host}:{}", uri.port_u16().unwrap_or(443)))
+}
+
+fn bases(
+    variables: &[(String, String)],
+    listener: &ProxyAddress,
+    tunnelled: &dyn Fn(&str) -> bool,
+) -> Vec<Finding> {
     let is_base = |name: &str| {
         let upper = name.to_ascii_uppercase();
         BASES.contains(&upper.as_str())
@@ -86,7 +107,7 @@ fn bases(variables: &[(String, String)], listener: &ProxyAddress) -> Vec<Finding
             || upper.ends_with("_API_BASE")
     };
     let elsewhere = variables.iter().filter(|(name, value)| {
-        is_base(name) && !value.is_empty() && !is_listener(value, listener)
+        is_base(name) && !value.is_empty() && !is_listener(value, listener) && !tunnelled(value)
     });
     let base = match listener.tcp() {
         Some(tcp) => format!("http://{tcp}/v1"),
@@ -161,6 +182,7 @@ mod tests {
         let found = findings(
             &variables,
             &ProxyAddress::Tcp("127.0.0.1:8484".parse().unwrap()),
+            &|authority| authority == "models.example.org:443",
         );
         for finding in &found {
             let text = format!("{finding:?}");
@@ -219,6 +241,22 @@ mod tests {
             .len(),
             2
         );
+    }
+
+    #[test]
+    fn a_base_url_of_a_host_with_a_tunnel_is_none_where_leafgate_is_the_proxy() {
+        let ours = ("HTTPS_PROXY", "http://127.0.0.1:8484");
+        let base = ("OPENAI_BASE_URL", "https://models.example.org/v1");
+        assert_eq!(whats(&[ours, base]), [""; 0]);
+        assert_eq!(whats(&[base]).len(), 1, "it goes straight there");
+        assert_eq!(whats(&[("https_proxy", "http://p:3128"), base]).len(), 1);
+        for other in [
+            "https://models.example.org:8443/v1",
+            "http://models.example.org:443/v1",
+            "https://example.org/v1",
+        ] {
+            assert_eq!(whats(&[ours, ("OPENAI_BASE_URL", other)]).len(), 1);
+        }
     }
 
     #[test]
