@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::io::poll_read_buf;
 
 use super::chunked::Chunked;
+use super::connect;
 use super::head::{self, Framing, HeadFault, Names};
 use super::wire::{Connect, Fault, Wire};
 use crate::terms::Reason;
@@ -174,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     }
 
     fn take_head(&mut self, length: usize) {
-        if self.limits.connects && head::is_connect(&self.buf) {
+        if self.limits.connects && connect::is_connect(&self.buf) {
             return self.take_connect(length);
         }
         match head::check(&self.buf[..length], &self.names) {
@@ -194,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
 
     /// hyper never sees a `CONNECT`: its stream ends here, and the connection goes on with what the client sends behind the head.
     fn take_connect(&mut self, length: usize) {
-        match head::check_connect(&self.buf[..length]) {
+        match connect::check_connect(&self.buf[..length]) {
             Err(fault) => self.shut_head(fault),
             Ok(authority) => {
                 let bytes = length as u64;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::{Method, Uri};
 
+use super::connect::{connect_line, is_connect};
 use crate::policy::BaseUrl;
 use crate::terms::Reason;
 
@@ -34,7 +35,7 @@ pub struct HeadFault {
     pub hint: &'static str,
 }
 
-const fn malformed(hint: &'static str) -> HeadFault {
+pub(super) const fn malformed(hint: &'static str) -> HeadFault {
     HeadFault {
         reason: Reason::HttpMalformed,
         hint,
@@ -183,69 +184,6 @@ pub fn check(head: &[u8], names: &Names) -> Result<HeadFacts, HeadFault> {
     })
 }
 
-/// Whether a head begins as a `CONNECT` does.
-pub(super) fn is_connect(head: &[u8]) -> bool {
-    head.starts_with(b"CONNECT ")
-}
-
-/// Checks the whole head of a `CONNECT`, its last empty line included. Gives what it names, `host:port` as written.
-///
-/// # Errors
-/// The first fault, `http_malformed` or `head_too_large`.
-pub(super) fn check_connect(head: &[u8]) -> Result<String, HeadFault> {
-    let mut lines = lines(head)?;
-    let authority = connect_line(lines.next().unwrap_or_default())?;
-    let mut fields = Fields::default();
-    for (count, line) in lines.enumerate() {
-        let (name, value) = header(line, count)?;
-        let keys = ["leafgate-card", "authorization", "x-api-key"];
-        if keys
-            .iter()
-            .any(|key| name.eq_ignore_ascii_case(key.as_bytes()))
-        {
-            return Err(malformed(
-                "a card or a key stands on the CONNECT; send it on the requests inside the tunnel",
-            ));
-        }
-        fields.take(name, value)?;
-    }
-    if fields.length.is_some() || fields.coding.is_some() || fields.expect.is_some() {
-        return Err(malformed("the CONNECT has a body; send it without one"));
-    }
-    let host = fields.host.ok_or(malformed("the request has no Host"))?;
-    // Some clients leave the usual port out.
-    let short = authority.strip_suffix(":443").unwrap_or(authority);
-    if [authority, short]
-        .iter()
-        .any(|own| own.as_bytes().eq_ignore_ascii_case(host))
-    {
-        Ok(authority.to_owned())
-    } else {
-        Err(malformed("Host is not what the CONNECT names"))
-    }
-}
-
-/// `CONNECT SP host:port SP HTTP/1.1` (RFC 9112 section 3.2.3).
-fn connect_line(line: &[u8]) -> Result<&str, HeadFault> {
-    const FORM: HeadFault = malformed("the request line is not CONNECT, host:port and HTTP/1.1");
-    let mut parts = line.split(|byte| *byte == b' ');
-    let (Some(_), Some(target), Some(version), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(FORM);
-    };
-    if version != b"HTTP/1.1" {
-        return Err(malformed("the version is not HTTP/1.1; speak HTTP/1.1"));
-    }
-    let target = std::str::from_utf8(target).map_err(|_| FORM)?;
-    let (host, port) = target.rsplit_once(':').ok_or(FORM)?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_[]:".contains(c);
-    if host.is_empty() || !host.chars().all(plain) || port.parse::<u16>().is_err() {
-        return Err(FORM);
-    }
-    Ok(target)
-}
-
 struct RawTarget {
     uri: Uri,
     fragment: bool,
@@ -285,7 +223,7 @@ fn request_line(line: &[u8]) -> Result<(Method, RawTarget), HeadFault> {
 }
 
 /// The lines of a whole head, without their ends.
-fn lines(head: &[u8]) -> Result<impl Iterator<Item = &[u8]>, HeadFault> {
+pub(super) fn lines(head: &[u8]) -> Result<impl Iterator<Item = &[u8]>, HeadFault> {
     let text = head
         .strip_suffix(b"\r\n\r\n")
         .ok_or(malformed("the head has no end"))?;
@@ -295,7 +233,7 @@ fn lines(head: &[u8]) -> Result<impl Iterator<Item = &[u8]>, HeadFault> {
 }
 
 /// `name: value` (RFC 9112 section 5): a token, a colon right after it, a value without control characters. `count` lines stand before it.
-fn header(line: &[u8], count: usize) -> Result<(&[u8], &[u8]), HeadFault> {
+pub(super) fn header(line: &[u8], count: usize) -> Result<(&[u8], &[u8]), HeadFault> {
     if count >= MAX_LINES {
         return Err(HeadFault {
             reason: Reason::HeadTooLarge,
@@ -324,16 +262,16 @@ fn header(line: &[u8], count: usize) -> Result<(&[u8], &[u8]), HeadFault> {
 
 /// The header fields that decide how a message is read.
 #[derive(Default)]
-struct Fields<'a> {
-    host: Option<&'a [u8]>,
-    length: Option<&'a [u8]>,
-    coding: Option<&'a [u8]>,
+pub(super) struct Fields<'a> {
+    pub(super) host: Option<&'a [u8]>,
+    pub(super) length: Option<&'a [u8]>,
+    pub(super) coding: Option<&'a [u8]>,
     content_type: Option<&'a [u8]>,
-    expect: Option<&'a [u8]>,
+    pub(super) expect: Option<&'a [u8]>,
 }
 
 impl<'a> Fields<'a> {
-    fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), HeadFault> {
+    pub(super) fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), HeadFault> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let (slot, twice) = match name.len() {
             4 if is("host") => (&mut self.host, "Host stands twice; send one"),

@@ -8,6 +8,7 @@ mod answer;
 mod body;
 mod call;
 mod chunked;
+mod connect;
 mod connection;
 #[cfg(fuzzing)]
 #[doc(hidden)]
