@@ -111,17 +111,22 @@ fn private(path: &Path, text: &str) {
 
 /// leafgate with interception in front of this host.
 fn gate(host: &TlsHost) -> Gate {
+    listening(host, "")
+}
+
+fn listening(host: &TlsHost, listen: &str) -> Gate {
     let dir = tempfile::tempdir().unwrap();
     let made = make(&[Name::of(HOST)], SystemTime::now()).unwrap();
     std::fs::write(dir.path().join("ca.pem"), made.ca).unwrap();
     private(&dir.path().join("ca-key.pem"), &made.key);
     std::fs::write(dir.path().join("host-ca.pem"), &host.ca).unwrap();
+    std::fs::write(dir.path().join("token"), "open-sesame").unwrap();
     let hosts = format!(
         "[hosts.\"{HOST}\"]\nbase_url = \"https://{HOST}:{}/v1\"\nresolve = [\"127.0.0.1\"]\naddresses = \"loopback\"\nca = \"host-ca.pem\"\nmodels = [\"tiny\"]\nbind = \"cover\"\n[hosts.local]\nbase_url = \"http://127.0.0.1:11434/v1\"\n",
         host.address.port()
     );
     let intercept = "[intercept]\nca = \"ca.pem\"\nkey = \"ca-key.pem\"\n";
-    Gate::built_in(dir, &hosts, intercept, "")
+    Gate::built_in(dir, &hosts, intercept, listen)
 }
 
 fn client(gate: &Gate, protocols: &[&str], sni: bool) -> Arc<ClientConfig> {
@@ -465,4 +470,29 @@ fn a_client_that_does_not_wait_for_the_200_and_one_that_says_nothing_behind_it()
         422
     );
     assert_eq!(gate.of_kind("refused").len(), 1);
+}
+
+#[test]
+fn the_listeners_token_is_asked_for_on_each_request_inside() {
+    let host = TlsHost::start();
+    let gate = listening(&host, "token_file = \"token\"");
+    let authority = format!("{HOST}:{}", host.address.port());
+    let mut tls = tunnel(&gate, &host);
+    let bare = inside(CHAT, &authority, &card(json!({})), &body());
+    let refused = ask(&mut tls, &bare);
+    assert_eq!(
+        (refused.status, refused.reason()),
+        (422, "client_not_allowed")
+    );
+    let shown = String::from_utf8(bare).unwrap().replacen(
+        "\r\nleafgate-card",
+        "\r\nleafgate-token: open-sesame\r\nleafgate-card",
+        1,
+    );
+    let released = ask(&mut tls, shown.as_bytes());
+    assert_eq!(
+        (released.status, released.reason()),
+        (200, "public_fixture")
+    );
+    assert!(host.seen().len() == 1 && !host.seen()[0].contains("sesame"));
 }
