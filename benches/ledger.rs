@@ -127,6 +127,7 @@ fn refusal(number: u64) -> Refusal {
             route: Some("POST /chat/completions".to_owned()),
             host: None,
             failure_label: None,
+            peer_uid: None,
             body: Some(BodyFacts {
                 len: 2048,
                 sha256: [5; 32],
@@ -257,6 +258,7 @@ async fn plan(policy: &Arc<Policy>, fixtures: &Registry, number: u64) -> Plan {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let head = CallHead {
+        peer_uid: None,
         call: CallId::new(number, [7; 10]),
         attach: Some(Attach::Header),
         method: &Method::POST,

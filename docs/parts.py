@@ -4,7 +4,7 @@ from ed25519 import signed
 
 PATTERNS = {  # what a field's value is, as JSON text
     '"[0-9a-f]{64}"': "body_mac last plan_sha256 prev received_sha256 sent_sha256 sha256",
-    "[0-9]+": "body_len bytes count ms of plan_len received_len segment sent_len seq status step",
+    "[0-9]+": "body_len bytes count ms of peer_uid plan_len received_len segment sent_len seq status step",
     "true|false": "clear_text surface_named",
     '".*"': "attach error field host key oracle peer policy reason route score signature sync version",
     r'"[^\\]*"': "call log run t",
@@ -28,9 +28,9 @@ FIELDS = {  # what a record of each type has besides, and what it may have
     "stop": ("policy", ""),
     "config": ("policy", "error"),
     "decision": ("call leaf reason step verdict", "attach bind body_len body_mac clear_text dropped egress_class failure_label"
-                 " field fixture_hash fixture_id host host_pin plan_len plan_sha256 replay_window residue route surface_named"),
+                 " field fixture_hash fixture_id host host_pin peer_uid plan_len plan_sha256 replay_window residue route surface_named"),
     "outcome": ("call of sent", "error model ms peer received_len received_sha256 score sent_len sent_sha256 status"),
-    "refused": ("reason", "bytes count"),
+    "refused": ("reason", "bytes count peer_uid"),
     "key": ("key signature", "recovered"),
     "prune": ("bytes count counts key last open segment sha256 signature tree", "recovered"),
 }

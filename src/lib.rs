@@ -20,6 +20,7 @@
 pub mod admin;
 pub mod admit;
 pub mod card;
+pub mod certs;
 pub mod cli;
 pub mod egress;
 mod files;

@@ -45,6 +45,7 @@ fn run(dir: &Path, segment_bytes: u64) -> Fallible<()> {
                 host: None,
                 failure_label: None,
                 body: None,
+                peer_uid: None,
             };
             let refusal = Refusal {
                 facts,

@@ -50,7 +50,7 @@ fn defined(name: &str, code: &str) -> bool {
 fn is_code(name: &str) -> bool {
     name.chars()
         .all(|c| c.is_alphanumeric() || c == '_' || c == ':')
-        && !["SIGHUP"].contains(&name)
+        && !["SIGHUP", "CONNECT"].contains(&name)
         && !name.is_empty()
 }
 

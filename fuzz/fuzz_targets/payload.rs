@@ -233,6 +233,7 @@ fuzz_target!(|bytes: &[u8]| {
         method: &Method::POST,
         target: Target::Origin("/chat/completions"),
         headers: &headers,
+        peer_uid: None,
     };
     // No host on loopback asks for a fixture, so nothing is waited for.
     let checked = pin!(check_head(Eligible::Split(split), head, &room.policies[policy], &room.registry, jiff::Timestamp::UNIX_EPOCH))

@@ -83,4 +83,6 @@ pub struct CallFacts {
     pub failure_label: Option<FailureLabel>,
     /// The body, where it was read to its end.
     pub body: Option<BodyFacts>,
+    /// The user at the other end of the Unix socket, where the call came by one.
+    pub peer_uid: Option<u32>,
 }

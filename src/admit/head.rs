@@ -70,6 +70,8 @@ pub struct CallHead<'a> {
     pub target: Target<'a>,
     /// The client's headers.
     pub headers: &'a HeaderMap,
+    /// The user at the other end of the Unix socket, where the call came by one.
+    pub peer_uid: Option<u32>,
 }
 
 /// Runs every check that the head decides.
@@ -92,6 +94,7 @@ pub async fn check_head(
         host: None,
         failure_label: None,
         body: None,
+        peer_uid: head.peer_uid,
         card: Some(card.clone()),
     };
     let pin = card.text(Field::HostPin).unwrap_or_default();

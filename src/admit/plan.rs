@@ -188,6 +188,7 @@ impl Refusal {
             host,
             failure_label: None,
             body: None,
+            peer_uid: None,
         };
         Refusal {
             facts,

@@ -68,7 +68,9 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         })
         .collect();
     let sockets = sockets::Sockets::read();
-    let mut findings = environment::findings(&variables, &policy);
+    let tunnel_to =
+        |authority: &str| policy.intercept.is_some() && policy.tunnel_to(authority).is_some();
+    let mut findings = environment::findings(&variables, &policy, &tunnel_to);
     findings.extend(sockets::findings(&policy, &sockets));
     findings.extend(machine::findings(&policy, args.policy.as_deref()));
     findings.extend(trail::findings(&policy));

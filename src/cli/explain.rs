@@ -122,6 +122,7 @@ fn admission(
         method: &Method::POST,
         target: Target::Origin(path),
         headers: &headers,
+        peer_uid: None,
     };
     let checked = serve::runtime()?.block_on(check_head(
         eligible,

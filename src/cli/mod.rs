@@ -6,6 +6,7 @@
 mod card;
 mod card_lint;
 mod card_new;
+mod certs;
 mod classify;
 mod demo;
 mod doctor;
@@ -72,6 +73,7 @@ enum Command {
     Fixture(fixture::Args),
     Pin(pin::Args),
     Policy(policy::Args),
+    Certs(certs::Args),
     Ledger(ledger::Args),
     Run(run::Args),
     Doctor(doctor::Args),
@@ -117,6 +119,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<Done, Failure> {
         Command::Fixture(args) => fixture::run(args, out),
         Command::Pin(args) => pin::run(args, out),
         Command::Policy(args) => policy::run(args, out),
+        Command::Certs(args) => certs::run(args, out),
         Command::Ledger(args) => ledger::run(args, out),
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args, out),

@@ -190,6 +190,21 @@ impl Gate {
         out.line(format!(
             "            {root}  for clients that add /v1 themselves"
         ))?;
+        if let Some(socket) = self.running.bound.unix() {
+            let socket = socket.display().to_string();
+            out.line(format!(
+                "  socket    {}, mode 0600: curl --unix-socket, httpx uds=, undici socketPath",
+                safe(&socket)
+            ))?;
+        }
+        if let Some(intercept) = &policy.intercept {
+            let ca = intercept.ca.display().to_string();
+            let until = super::certs::day(intercept.authority.until());
+            out.line(format!(
+                "  CONNECT   to the https hosts below, vouched for by {} until {until}",
+                safe(&ca)
+            ))?;
+        }
         out.line(format!("  console   http://{}/", self.admin))?;
         let ledger = policy.ledger.dir.display().to_string();
         out.line(format!(

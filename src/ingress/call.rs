@@ -25,7 +25,7 @@ use super::state::{Live, Shared};
 use super::wire::Wire;
 use crate::admit::{CallHead, CallId, Eligible, Plan, Target, check_head};
 use crate::card::attach;
-use crate::policy::Policy;
+use crate::policy::{Host, Policy};
 use crate::terms::{Reason, Verdict};
 use crate::tree::{self, Decision};
 
@@ -34,11 +34,21 @@ use crate::tree::{self, Decision};
 #[error("the client closed before its request ended")]
 pub(super) struct Gone;
 
+/// How a connection came to leafgate.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Via {
+    /// The user at the other end of the Unix socket.
+    pub(super) peer_uid: Option<u32>,
+    /// The host of the tunnel that it came through.
+    pub(super) tunnel: Option<Arc<Host>>,
+}
+
 /// What one call is handled with.
 pub(super) struct Call {
     pub(super) shared: Arc<Shared>,
     pub(super) live: Arc<Live>,
     pub(super) wire: Arc<Wire>,
+    pub(super) via: Via,
     pub(super) id: CallId,
     pub(super) began: Instant,
 }
@@ -47,6 +57,7 @@ pub(super) struct Call {
 pub(super) async fn handle(
     shared: Arc<Shared>,
     wire: Arc<Wire>,
+    via: Via,
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Gone> {
     let live = shared.live.load_full();
@@ -55,6 +66,7 @@ pub(super) async fn handle(
         shared,
         live,
         wire,
+        via,
         id,
         began: Instant::now(),
     };
@@ -91,6 +103,14 @@ impl Call {
             .map_or("/", |target| target.as_str());
         let (target, card_name) = match (parts.uri.authority(), split_path(path_and_query)) {
             _ if self.wire.fragment() => (Target::Fragment, None),
+            // Through a tunnel a path is a path of its host, as in the absolute form.
+            _ if let Some(tunnel) = &self.via.tunnel => (
+                Target::Absolute {
+                    authority: &tunnel.base.authority,
+                    path: path_and_query,
+                },
+                None,
+            ),
             (Some(authority), _) => (
                 Target::Absolute {
                     authority: authority.as_str(),
@@ -127,6 +147,7 @@ impl Call {
             method: &parts.method,
             target,
             headers: &parts.headers,
+            peer_uid: self.via.peer_uid,
         };
         match check_head(
             eligible,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -11,24 +12,70 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
 
 use super::answer::Own;
-use super::call::{self, Gone};
+use super::call::{self, Gone, Via};
 use super::gate::{Gate, GateLimits};
 use super::head::{MAX_LINES, Names};
 use super::reply::Reply;
 use super::state::Shared;
+use super::tunnel;
 use super::wire::Wire;
 use crate::terms::Reason;
 
 /// How long the rest of a refused message is read, so that the client sees the answer and not a reset.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Serves one connection to its end.
+/// A connection that hyper is done with.
+pub(super) struct Ended<S> {
+    pub(super) io: S,
+    /// What was read and not let through.
+    pub(super) rest: BytesMut,
+    pub(super) wire: Arc<Wire>,
+    /// hyper refused what the gate let through.
+    unparsed: bool,
+}
+
+/// Serves one connection to its end, a tunnel through it too.
 pub(super) async fn serve<S>(
     io: S,
     shared: Arc<Shared>,
     names: Arc<Names>,
-    mut stop: watch::Receiver<bool>,
+    via: Via,
+    stop: watch::Receiver<bool>,
 ) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connects = shared.live.load().policy.intercept.is_some();
+    let ended = exchange(io, &shared, names, &via, connects, stop.clone()).await;
+    match ended.wire.connect.get().cloned() {
+        Some(connect) => tunnel::serve(ended, connect, shared, via, stop).await,
+        None => finish(ended, &shared, &via).await,
+    }
+}
+
+/// Serves what comes through a tunnel to its end: there is no tunnel in a tunnel.
+pub(super) async fn serve_tunnel<S>(
+    io: S,
+    shared: Arc<Shared>,
+    names: Arc<Names>,
+    via: Via,
+    stop: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let ended = exchange(io, &shared, names, &via, false, stop).await;
+    finish(ended, &shared, &via).await;
+}
+
+/// Gate and hyper over one stream, until nothing passes any more.
+async fn exchange<S>(
+    io: S,
+    shared: &Arc<Shared>,
+    names: Arc<Names>,
+    via: &Via,
+    connects: bool,
+    mut stop: watch::Receiver<bool>,
+) -> Ended<S>
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = {
@@ -38,6 +85,7 @@ pub(super) async fn serve<S>(
             head: limits.head,
             client_head: limits.client_head,
             idle: limits.idle,
+            connects,
         }
     };
     let wire = Arc::new(Wire::default());
@@ -46,6 +94,7 @@ pub(super) async fn serve<S>(
     let service = Service {
         shared: shared.clone(),
         wire: wire.clone(),
+        via: via.clone(),
     };
     let mut connection = http.serve_connection(TokioIo::new(gate), service);
     let mut stopping = *stop.borrow();
@@ -62,14 +111,13 @@ pub(super) async fn serve<S>(
             }
         }
     };
-    let io = connection.into_parts().io.into_inner().into_inner();
-    finish(
+    let (io, rest) = connection.into_parts().io.into_inner().into_parts();
+    Ended {
         io,
-        &shared,
-        &wire,
-        ended.is_err_and(|error| error.is_parse()),
-    )
-    .await;
+        rest,
+        wire,
+        unparsed: ended.is_err_and(|error| error.is_parse()),
+    }
 }
 
 /// hyper as it stands behind the gate. Room for the largest head that the gate lets through, and one more header than it does: hyper must never
@@ -83,12 +131,17 @@ pub(super) fn library(most_head: usize) -> http1::Builder {
 }
 
 /// Records and answers a message that the gate refused, and drains what still comes.
-async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
-    mut io: S,
+pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
+    ended: Ended<S>,
     shared: &Shared,
-    wire: &Wire,
-    unparsed: bool,
+    via: &Via,
 ) {
+    let Ended {
+        mut io,
+        wire,
+        unparsed,
+        ..
+    } = ended;
     let fault = wire.fault().filter(|fault| !fault.in_body);
     if fault.is_none() && unparsed {
         // hyper refused what the gate let through, and answered by itself. Nothing left; the record says so.
@@ -96,7 +149,7 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         shared.metrics.refused_message(Reason::HttpMalformed);
         let _ = shared
             .ledger
-            .message_refused(Reason::HttpMalformed, 0)
+            .message_refused_from(Reason::HttpMalformed, 0, via.peer_uid)
             .await;
     }
     if let Some(fault) = fault {
@@ -104,7 +157,7 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         let refused_status = shared.live.load().policy.refused_status;
         let own = match shared
             .ledger
-            .message_refused(fault.reason, fault.bytes)
+            .message_refused_from(fault.reason, fault.bytes, via.peer_uid)
             .await
         {
             Ok(_) => Own::message(fault.reason, fault.hint, refused_status),
@@ -132,6 +185,7 @@ async fn drain<S: AsyncRead + AsyncWrite + Unpin>(io: &mut S) {
 struct Service {
     shared: Arc<Shared>,
     wire: Arc<Wire>,
+    via: Via,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
@@ -143,6 +197,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         Box::pin(call::handle(
             self.shared.clone(),
             self.wire.clone(),
+            self.via.clone(),
             request,
         ))
     }

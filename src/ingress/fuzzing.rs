@@ -57,6 +57,7 @@ where
         head,
         client_head: wait,
         idle: wait,
+        connects: false,
     };
     let wire = Arc::new(Wire::default());
     let seen = Arc::new(Mutex::new(Vec::new()));

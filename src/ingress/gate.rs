@@ -17,8 +17,9 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::io::poll_read_buf;
 
 use super::chunked::Chunked;
+use super::connect;
 use super::head::{self, Framing, HeadFault, Names};
-use super::wire::{Fault, Wire};
+use super::wire::{Connect, Fault, Wire};
 use crate::terms::Reason;
 
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +43,8 @@ pub(super) struct GateLimits {
     pub(super) head: usize,
     pub(super) client_head: Duration,
     pub(super) idle: Duration,
+    /// Whether a `CONNECT` may pass to the connection.
+    pub(super) connects: bool,
 }
 
 /// The client's stream behind the gate.
@@ -80,8 +83,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         }
     }
 
-    pub(super) fn into_inner(self) -> S {
-        self.io
+    /// The stream, and what was read of it and not let through.
+    pub(super) fn into_parts(self) -> (S, BytesMut) {
+        (self.io, self.buf)
     }
 
     fn shut(&mut self, reason: Reason, hint: &'static str, in_body: bool, gone: bool) {
@@ -130,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
             if scanned == 0 {
                 self.deadline = Instant::now() + self.limits.client_head;
             }
-            match head::scan(&self.buf, scanned) {
+            match head::scan_for(&self.buf, scanned, self.limits.connects) {
                 Err(fault) => self.shut_head(fault),
                 Ok(Some(length)) if length <= self.limits.head => self.take_head(length),
                 Ok(None) if self.buf.len() <= self.limits.head => {
@@ -171,6 +175,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     }
 
     fn take_head(&mut self, length: usize) {
+        if self.limits.connects && connect::is_connect(&self.buf) {
+            return self.take_connect(length);
+        }
         match head::check(&self.buf[..length], &self.names) {
             Err(fault) => self.shut_head(fault),
             Ok(facts) => {
@@ -181,6 +188,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
                     Framing::Length(bytes) => State::Length(bytes),
                     Framing::Chunked => State::Chunked(Chunked::default()),
                 };
+            }
+        }
+    }
+
+    /// hyper never sees a `CONNECT`: its stream ends here, and the connection goes on with what the client sends behind the head.
+    fn take_connect(&mut self, length: usize) {
+        match connect::check_connect(&self.buf[..length]) {
+            Err(fault) => self.shut_head(fault),
+            Ok(authority) => {
+                let bytes = length as u64;
+                let _ = self.wire.connect.set(Connect { authority, bytes });
+                self.buf.advance(length);
+                self.state = State::Shut;
             }
         }
     }

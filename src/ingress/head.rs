@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::{Method, Uri};
 
+use super::connect::{connect_line, is_connect};
+use crate::policy::BaseUrl;
 use crate::terms::Reason;
 
 /// How many header lines a head may have.
@@ -33,7 +35,7 @@ pub struct HeadFault {
     pub hint: &'static str,
 }
 
-const fn malformed(hint: &'static str) -> HeadFault {
+pub(super) const fn malformed(hint: &'static str) -> HeadFault {
     HeadFault {
         reason: Reason::HttpMalformed,
         hint,
@@ -60,7 +62,11 @@ pub struct HeadFacts {
 
 /// The `Host` values that are this listener's.
 #[derive(Debug, Clone)]
-pub struct Names(Vec<String>);
+pub struct Names {
+    own: Vec<String>,
+    /// In a tunnel the target is a path: its host stands already.
+    in_tunnel: bool,
+}
 
 impl Names {
     /// The names of a listener bound to `bound`, and those the policy adds.
@@ -78,11 +84,32 @@ impl Names {
             names.extend(hosts);
         }
         names.extend(more.iter().cloned());
-        Names(names)
+        Names::of(names)
+    }
+
+    fn of(own: Vec<String>) -> Names {
+        Names {
+            own,
+            in_tunnel: false,
+        }
+    }
+
+    /// The names in a tunnel to this host: its authority, with the port or, where it is the scheme's own, without.
+    pub(super) fn of_tunnel(to: &BaseUrl) -> Names {
+        Names {
+            own: vec![to.with_port(), to.authority.clone()],
+            in_tunnel: true,
+        }
+    }
+
+    /// The names of a Unix socket: `localhost`, and those the policy adds.
+    pub fn of_socket(more: &[String]) -> Names {
+        let own = std::iter::once("localhost".to_owned());
+        Names::of(own.chain(more.iter().cloned()).collect())
     }
 
     fn has(&self, host: &[u8]) -> bool {
-        self.0
+        self.own
             .iter()
             .any(|name| name.as_bytes().eq_ignore_ascii_case(host))
     }
@@ -94,6 +121,15 @@ impl Names {
 /// # Errors
 /// `http_malformed` at the first byte that no head has.
 pub fn scan(bytes: &[u8], from: usize) -> Result<Option<usize>, HeadFault> {
+    scan_for(bytes, from, false)
+}
+
+/// As [`scan`], where a `CONNECT` may pass.
+pub(super) fn scan_for(
+    bytes: &[u8],
+    from: usize,
+    connects: bool,
+) -> Result<Option<usize>, HeadFault> {
     for (at, byte) in bytes.iter().enumerate().skip(from) {
         let before = at.checked_sub(1).map(|at| bytes[at]);
         match byte {
@@ -106,7 +142,12 @@ pub fn scan(bytes: &[u8], from: usize) -> Result<Option<usize>, HeadFault> {
             b'\n' if bytes[..=at].ends_with(b"\r\n\r\n") => return Ok(Some(at + 1)),
             b'\n' => {
                 if memchr::memchr(b'\n', bytes) == Some(at) {
-                    request_line(&bytes[..at - 1])?;
+                    let line = &bytes[..at - 1];
+                    if connects && is_connect(line) {
+                        connect_line(line)?;
+                    } else {
+                        request_line(line)?;
+                    }
                 }
             }
             b'\r' | b'\t' | 0x20..=0x7e | 0x80..=0xff => {}
@@ -125,22 +166,11 @@ pub fn scan(bytes: &[u8], from: usize) -> Result<Option<usize>, HeadFault> {
 /// # Errors
 /// The first fault, `http_malformed` or `head_too_large`.
 pub fn check(head: &[u8], names: &Names) -> Result<HeadFacts, HeadFault> {
-    let text = head
-        .strip_suffix(b"\r\n\r\n")
-        .ok_or(malformed("the head has no end"))?;
-    let mut lines = text
-        .split(|byte| *byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut lines = lines(head)?;
     let (method, target) = request_line(lines.next().unwrap_or_default())?;
     let mut fields = Fields::default();
     for (count, line) in lines.enumerate() {
-        if count >= MAX_LINES {
-            return Err(HeadFault {
-                reason: Reason::HeadTooLarge,
-                hint: "the head has more than 100 header lines; send fewer",
-            });
-        }
-        let (name, value) = header(line)?;
+        let (name, value) = header(line, count)?;
         fields.take(name, value)?;
     }
     fields.host_is_ours(&target, names)?;
@@ -192,8 +222,24 @@ fn request_line(line: &[u8]) -> Result<(Method, RawTarget), HeadFault> {
     }
 }
 
-/// `name: value` (RFC 9112 section 5): a token, a colon right after it, a value without control characters.
-fn header(line: &[u8]) -> Result<(&[u8], &[u8]), HeadFault> {
+/// The lines of a whole head, without their ends.
+pub(super) fn lines(head: &[u8]) -> Result<impl Iterator<Item = &[u8]>, HeadFault> {
+    let text = head
+        .strip_suffix(b"\r\n\r\n")
+        .ok_or(malformed("the head has no end"))?;
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line)))
+}
+
+/// `name: value` (RFC 9112 section 5): a token, a colon right after it, a value without control characters. `count` lines stand before it.
+pub(super) fn header(line: &[u8], count: usize) -> Result<(&[u8], &[u8]), HeadFault> {
+    if count >= MAX_LINES {
+        return Err(HeadFault {
+            reason: Reason::HeadTooLarge,
+            hint: "the head has more than 100 header lines; send fewer",
+        });
+    }
     if line.first().is_some_and(u8::is_ascii_whitespace) {
         return Err(malformed("a header line is folded; send it as one line"));
     }
@@ -216,16 +262,16 @@ fn header(line: &[u8]) -> Result<(&[u8], &[u8]), HeadFault> {
 
 /// The header fields that decide how a message is read.
 #[derive(Default)]
-struct Fields<'a> {
-    host: Option<&'a [u8]>,
-    length: Option<&'a [u8]>,
-    coding: Option<&'a [u8]>,
+pub(super) struct Fields<'a> {
+    pub(super) host: Option<&'a [u8]>,
+    pub(super) length: Option<&'a [u8]>,
+    pub(super) coding: Option<&'a [u8]>,
     content_type: Option<&'a [u8]>,
-    expect: Option<&'a [u8]>,
+    pub(super) expect: Option<&'a [u8]>,
 }
 
 impl<'a> Fields<'a> {
-    fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), HeadFault> {
+    pub(super) fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), HeadFault> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let (slot, twice) = match name.len() {
             4 if is("host") => (&mut self.host, "Host stands twice; send one"),
@@ -269,6 +315,11 @@ impl<'a> Fields<'a> {
     /// Origin form: `Host` is this listener's. Absolute form: it is the target's authority.
     fn host_is_ours(&self, target: &RawTarget, names: &Names) -> Result<(), HeadFault> {
         let host = self.host.ok_or(malformed("the request has no Host"))?;
+        if names.in_tunnel && target.uri.authority().is_some() {
+            return Err(malformed(
+                "the target inside a tunnel is a whole URL; send the path alone",
+            ));
+        }
         let ours = match target.uri.authority() {
             Some(authority) => authority.as_str().as_bytes().eq_ignore_ascii_case(host),
             None => names.has(host),
@@ -276,9 +327,11 @@ impl<'a> Fields<'a> {
         if ours {
             Ok(())
         } else {
-            Err(malformed(
-                "Host is not this listener's address; use the base URL that serve prints, or add the name to listen.names",
-            ))
+            Err(malformed(if names.in_tunnel {
+                "Host is not the host of the tunnel"
+            } else {
+                "Host is not this listener's address; use the base URL that serve prints, or add the name to listen.names"
+            }))
         }
     }
 

@@ -8,12 +8,14 @@ mod answer;
 mod body;
 mod call;
 mod chunked;
+mod connect;
 mod connection;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gate;
 mod head;
+mod listener;
 mod log;
 mod path;
 mod refuse;
@@ -23,6 +25,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tunnel;
 mod wire;
 
 pub use chunked::{ChunkFault, Chunked};
@@ -31,20 +34,23 @@ pub use reload::Signal;
 pub use state::{Live, LoadError, Shared};
 pub use tls::TlsError;
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ring::rand::SecureRandom as _;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+
+use self::call::Via;
+use self::listener::{Accepted, Listener};
 
 use crate::egress::Egress;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
+use crate::policy::ProxyAddress;
 use crate::terms::Reason;
 
 /// Connections at once, for each call that may be in flight: idle ones cost little, but not nothing.
@@ -56,9 +62,6 @@ const CONNECTIONS_AT_LEAST: usize = 1024;
 /// Open files that are not for clients, where few are allowed: the ledger, the listeners, hosts, cards and fixtures.
 const FILES_KEPT: u64 = 16;
 
-/// Clients that may wait until they are taken; the kernel has its own bound besides (`net.core.somaxconn`).
-const WAITING_CLIENTS: u32 = 4096;
-
 /// Why the proxy did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -66,7 +69,7 @@ pub enum StartError {
     #[error("listen.proxy {address} cannot be bound; free it or choose another")]
     Bind {
         /// The address.
-        address: SocketAddr,
+        address: ProxyAddress,
         /// Why.
         source: std::io::Error,
     },
@@ -87,7 +90,7 @@ pub struct Running {
     /// What the calls share.
     pub shared: Arc<Shared>,
     /// Where it listens.
-    pub bound: SocketAddr,
+    pub bound: ProxyAddress,
     signals: mpsc::Sender<Signal>,
     stop: watch::Sender<bool>,
     done: tokio::task::JoinHandle<()>,
@@ -105,11 +108,11 @@ pub async fn start(
     let listen = live.policy.listen.clone();
     let acceptor = listen.tls.as_ref().map(tls::acceptor).transpose()?;
     let bind = |source| StartError::Bind {
-        address: listen.proxy,
+        address: listen.proxy.clone(),
         source,
     };
-    let listener = listening(listen.proxy).map_err(bind)?;
-    let bound = listener.local_addr().map_err(bind)?;
+    let listener = Listener::bind(&listen.proxy).map_err(bind)?;
+    let bound = listener.bound().map_err(bind)?;
     let mut random = [0; 16];
     ring::rand::SystemRandom::new()
         .fill(&mut random)
@@ -122,10 +125,11 @@ pub async fn start(
         reload_error: ArcSwapOption::empty(),
         token: listen.token.clone(),
         tls: acceptor.is_some(),
-        bound,
+        bound: bound.clone(),
         in_flight: AtomicUsize::new(0),
         in_flight_bytes: Arc::new(AtomicU64::new(0)),
         calls: AtomicU64::new(0),
+        leaves: tunnel::Leaves::default(),
         random_start: u128::from_be_bytes(random),
     });
     let (signals, received) = mpsc::channel();
@@ -151,19 +155,6 @@ pub async fn start(
     })
 }
 
-/// Binds the proxy's address. More clients may wait with the kernel than the 128 of the library: one whom it turns away tries again after
-/// a second, then two, then four.
-fn listening(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(WAITING_CLIENTS)
-}
-
 impl Running {
     /// Reloads at once, as `SIGHUP` does.
     pub fn reload(&self) {
@@ -182,7 +173,7 @@ impl Running {
 
 /// Accepts until told to stop, then waits for the connections to end.
 async fn accept(
-    listener: TcpListener,
+    listener: Listener,
     acceptor: Option<TlsAcceptor>,
     shared: Arc<Shared>,
     more: Vec<String>,
@@ -190,7 +181,10 @@ async fn accept(
 ) {
     let mut connections = tokio::task::JoinSet::new();
     let most = most_connections(shared.live.load().policy.limits.in_flight);
-    let fixed = Arc::new(Names::new(shared.bound, shared.tls, &more));
+    let fixed = Arc::new(match &shared.bound {
+        ProxyAddress::Tcp(bound) => Names::new(*bound, shared.tls, &more),
+        ProxyAddress::Unix(_) => Names::of_socket(&more),
+    });
     loop {
         let accepted = tokio::select! {
             biased;
@@ -198,26 +192,28 @@ async fn accept(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = listener.accept(), if connections.len() < most => accepted,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok(accepted) = accepted else {
             // Out of file descriptors, most likely: wait for some to come back instead of spinning.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let _ = stream.set_nodelay(true);
-        // Bound to every address: the name is the one this connection came to.
-        let names = match stream.local_addr() {
-            Ok(local) if shared.bound.ip().is_unspecified() => {
-                Arc::new(Names::new(local, shared.tls, &more))
+        let (shared, stop) = (shared.clone(), stop.clone());
+        match accepted {
+            Accepted::Tcp(stream) => {
+                // Bound to every address: the name is the one this connection came to.
+                let names = listener::came_to(&stream, &shared.bound)
+                    .map(|local| Arc::new(Names::new(local, shared.tls, &more)))
+                    .unwrap_or_else(|| fixed.clone());
+                connections.spawn(connect(stream, acceptor.clone(), shared, names, stop));
             }
-            Ok(_) | Err(_) => fixed.clone(),
-        };
-        connections.spawn(connect(
-            stream,
-            acceptor.clone(),
-            shared.clone(),
-            names,
-            stop.clone(),
-        ));
+            Accepted::Unix(stream, uid) => {
+                let via = Via {
+                    peer_uid: Some(uid),
+                    tunnel: None,
+                };
+                connections.spawn(connection::serve(stream, shared, fixed.clone(), via, stop));
+            }
+        }
     }
     drop(listener);
     let most = shared.live.load().policy.limits.shutdown;
@@ -256,11 +252,11 @@ async fn connect(
     stop: watch::Receiver<bool>,
 ) {
     let Some(acceptor) = acceptor else {
-        return connection::serve(stream, shared, names, stop).await;
+        return connection::serve(stream, shared, names, Via::default(), stop).await;
     };
     let most = shared.live.load().policy.limits.client_head;
     match tokio::time::timeout(most, acceptor.accept(stream)).await {
-        Ok(Ok(tls)) => connection::serve(tls, shared, names, stop).await,
+        Ok(Ok(tls)) => connection::serve(tls, shared, names, Via::default(), stop).await,
         Ok(Err(error)) if certificate_refused(&error) => {
             shared.metrics.refused_message(Reason::ClientNotAllowed);
             let _ = shared

@@ -50,6 +50,7 @@ impl Call {
             .card()
             .and_then(|card| self.policy().hosts.get(card.text(Field::HostPin)?).cloned());
         let mut refusal = Refusal::hold(hold, self.id, place, host);
+        refusal.facts.peer_uid = self.via.peer_uid;
         match self.forget(body, expects).await {
             Forgot::Whole(facts) => {
                 refusal.facts.body = Some(facts);
@@ -154,7 +155,12 @@ impl Call {
             0
         };
         self.shared.metrics.refused_message(reason);
-        let own = match self.shared.ledger.message_refused(reason, bytes).await {
+        let recorded = self
+            .shared
+            .ledger
+            .message_refused_from(reason, bytes, self.via.peer_uid)
+            .await;
+        let own = match recorded {
             Ok(_) => Own::message(reason, hint, self.policy().refused_status),
             Err(unrecorded) => Own::unrecorded(unrecorded.reason, self.policy().refused_status),
         };

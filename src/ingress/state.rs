@@ -1,6 +1,5 @@
 //! What every call shares: the live policy with its cards and fixtures, the ledger, the door, the counters.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -12,7 +11,7 @@ use crate::egress::Egress;
 use crate::fixture::{LockFault, Registry};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
-use crate::policy::Policy;
+use crate::policy::{Policy, ProxyAddress};
 use crate::terms::Secret;
 
 /// One policy with the cards and fixtures that belong to it. A call keeps the one it started with.
@@ -75,21 +74,22 @@ pub struct Shared {
     pub reload_error: ArcSwapOption<String>,
     pub(super) token: Option<Secret>,
     pub(super) tls: bool,
-    pub(super) bound: SocketAddr,
+    pub(super) bound: ProxyAddress,
     pub(super) in_flight: AtomicUsize,
     pub(super) in_flight_bytes: Arc<AtomicU64>,
     pub(super) calls: AtomicU64,
+    pub(super) leaves: super::tunnel::Leaves,
     pub(super) random_start: u128,
 }
 
 impl Shared {
-    /// The base URL to give a client.
+    /// The base URL to give a client; over a Unix socket the host says nothing but what `Host` is.
     pub fn base_url(&self) -> String {
-        format!(
-            "{}://{}/v1",
-            if self.tls { "https" } else { "http" },
-            self.bound
-        )
+        match &self.bound {
+            ProxyAddress::Tcp(bound) if self.tls => format!("https://{bound}/v1"),
+            ProxyAddress::Tcp(bound) => format!("http://{bound}/v1"),
+            ProxyAddress::Unix(_) => "http://localhost/v1".to_owned(),
+        }
     }
 
     /// Calls in flight.

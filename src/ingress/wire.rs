@@ -24,10 +24,20 @@ pub(super) struct Fault {
     pub(super) bytes: u64,
 }
 
+/// A clean `CONNECT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Connect {
+    /// What it names, `host:port`.
+    pub(super) authority: String,
+    /// Bytes of its head.
+    pub(super) bytes: u64,
+}
+
 /// What gate, service and connection tell each other. All three live in one task; the atomics are for the type system.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
     pub(super) fault: OnceLock<Fault>,
+    pub(super) connect: OnceLock<Connect>,
     pub(super) fragment: AtomicBool,
     pub(super) answered: AtomicBool,
     pub(super) flushed: AtomicBool,

@@ -170,6 +170,7 @@ impl Stamp {
         self.card_text(&mut f, "host_pin", shown(Field::HostPin), fits_pin);
         f.text("leaf", facts.ruling.leaf.name())
             .text("log", &self.log);
+        f.int_opt("peer_uid", facts.peer_uid.map(u64::from));
         if let Some(leaves) = leaves {
             f.int("plan_len", leaves.len)
                 .digest("plan_sha256", &leaves.sha256);
@@ -255,11 +256,18 @@ impl Stamp {
     }
 
     /// A message that never became a call, or how many calls left no decision.
-    pub(super) fn refused(&self, reason: Reason, bytes: Option<u64>, count: Option<u64>) -> Draft {
+    pub(super) fn refused(
+        &self,
+        reason: Reason,
+        bytes: Option<u64>,
+        count: Option<u64>,
+        peer_uid: Option<u32>,
+    ) -> Draft {
         let mut f = Fields::new();
         f.int_opt("bytes", bytes)
             .int_opt("count", count)
             .text("log", &self.log)
+            .int_opt("peer_uid", peer_uid.map(u64::from))
             .prev()
             .text("reason", reason.code())
             .text("run", &self.run)

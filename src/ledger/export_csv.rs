@@ -11,12 +11,13 @@ use super::export::Row;
 use super::look::Record;
 
 /// Fields of a decision or of another record.
-const OWN: [&str; 28] = [
+const OWN: [&str; 29] = [
     "seq",
     "t",
     "time",
     "run",
     "call",
+    "peer_uid",
     "attach",
     "leaf",
     "step",

@@ -72,7 +72,7 @@ fields! {
     attach: Text; bind: Object; body_len: Int; body_mac: Digest; bytes: Int; call: Text; clear_text: Flag; count: Int; counts: Object;
     dropped: Object;
     egress_class: Shown; error: Text; failure_label: Shown; field: Text; fixture_hash: Shown; fixture_id: Shown; host: Text;
-    host_pin: Shown; key: Text; last: Digest; leaf: Text; log: Text; model: Shown; ms: Int; of: Int; open: Array; oracle: Text; peer: Text; plan_len: Int; plan_sha256: Digest;
+    host_pin: Shown; key: Text; last: Digest; leaf: Text; log: Text; model: Shown; ms: Int; of: Int; open: Array; oracle: Text; peer: Text; peer_uid: Int; plan_len: Int; plan_sha256: Digest;
     policy: Text; prev: Digest; reason: Text; received_len: Int; received_sha256: Digest; recovered: Object; replay_window: Shown;
     residue: Array; route: Text; run: Text; score: Text; segment: Int; sent: Text; sent_len: Int; sent_sha256: Digest; seq: Int; sha256: Digest; signature: Text; status: Int; step: Int;
     surface_named: Flag; sync: Text; t: Text; time: Text; tree: Array; v: Int; verdict: Text; version: Text;
@@ -181,6 +181,7 @@ impl Type {
                     fixture_id,
                     host,
                     host_pin,
+                    peer_uid,
                     plan_len,
                     plan_sha256,
                     replay_window,
@@ -204,7 +205,7 @@ impl Type {
                     status,
                 ]),
             ),
-            Type::Refused => (EVERY | set(&[reason]), set(&[bytes, count])),
+            Type::Refused => (EVERY | set(&[reason]), set(&[bytes, count, peer_uid])),
         }
     }
 

@@ -164,7 +164,21 @@ impl Ledger {
     /// # Errors
     /// `overloaded` or `ledger_unavailable`; both are counted here.
     pub async fn message_refused(&self, reason: Reason, bytes: u64) -> Result<u64, Unrecorded> {
-        let draft = self.shared().stamp.refused(reason, Some(bytes), None);
+        self.message_refused_from(reason, bytes, None).await
+    }
+
+    /// As [`Ledger::message_refused`], with the user at the other end of the Unix socket, where the message came by one.
+    ///
+    /// # Errors
+    /// `overloaded` or `ledger_unavailable`; both are counted here.
+    pub async fn message_refused_from(
+        &self,
+        reason: Reason,
+        bytes: u64,
+        peer_uid: Option<u32>,
+    ) -> Result<u64, Unrecorded> {
+        let stamp = &self.shared().stamp;
+        let draft = stamp.refused(reason, Some(bytes), None, peer_uid);
         self.plain(draft).await
     }
 

@@ -214,6 +214,14 @@ fn begun(record: &Record) -> String {
     )
 }
 
+/// Who was at the other end of the Unix socket, where a message came by one.
+fn came_by(record: &Record) -> Option<String> {
+    let uid = record.value["peer_uid"].as_u64()?;
+    Some(format!(
+        "It came by the Unix socket, from the user with the uid {uid}."
+    ))
+}
+
 fn when(record: &Record) -> Part {
     let call = format!("Call {}.", say(&record.value["call"]));
     let attached = match record.text("attach") {
@@ -222,7 +230,11 @@ fn when(record: &Record) -> Part {
     };
     Part {
         title: "When",
-        lines: vec![plain(call), plain(begun(record)), plain(attached)],
+        lines: [call, begun(record), attached]
+            .into_iter()
+            .chain(came_by(record))
+            .map(plain)
+            .collect(),
     }
 }
 

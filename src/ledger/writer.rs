@@ -401,7 +401,7 @@ impl<S: Store> Writer<S> {
     fn push_counts(&self, batch: &mut Vec<Entry>) {
         for (reason, count) in self.shared.take_counts() {
             if count > 0 {
-                let draft = self.shared.stamp.refused(reason, None, Some(count));
+                let draft = self.shared.stamp.refused(reason, None, Some(count), None);
                 batch.push(own(draft, Kind::Own(None)));
             }
         }

@@ -12,7 +12,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::host_calls::pattern_text;
-use super::model::{Addresses, Credential, Envelope, Host, Origin, Policy, SecretSource};
+use super::model::{
+    Addresses, Credential, Envelope, Host, Origin, Policy, ProxyAddress, SecretSource,
+};
 use super::units::duration_text;
 
 impl Policy {
@@ -57,6 +59,9 @@ impl Policy {
                 "shutdown": duration_text(limits.shutdown),
             },
             "resolver": { "servers": self.resolvers.iter().map(ToString::to_string).collect::<Vec<_>>() },
+            "intercept": self.intercept.as_ref().map(|intercept| {
+                json!({ "ca": self.shown(&intercept.ca), "key": self.shown(&intercept.key) })
+            }),
             "hosts": hosts,
         })
     }
@@ -71,7 +76,10 @@ impl Policy {
             })
         });
         json!({
-            "proxy": listen.proxy.to_string(),
+            "proxy": match &listen.proxy {
+                ProxyAddress::Tcp(address) => address.to_string(),
+                ProxyAddress::Unix(path) => format!("unix:{}", self.shown(path)),
+            },
             "admin": listen.admin.to_string(),
             "names": listen.names,
             "tls": tls,

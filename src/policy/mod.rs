@@ -2,7 +2,7 @@
 //!
 //! Promises: a [`Policy`] value is whole and without contradiction; what the file did not say has the contract's default; a
 //! secret is in a [`Secret`](crate::terms::Secret) and in no `Debug` output. Makers: [`Policy::load`], [`Policy::load_with`] and
-//! [`Policy::embedded`]. It reads `terms` and `vocabulary`, nobody else.
+//! [`Policy::embedded`]. It reads `terms`, `vocabulary` and `certs`, nobody else.
 
 mod addresses;
 mod confirm;
@@ -10,6 +10,7 @@ mod effective;
 mod fault;
 mod host;
 mod host_calls;
+mod intercept;
 mod model;
 mod read;
 mod secrets;
@@ -39,10 +40,27 @@ pub const DEFAULT: &str = include_str!("../../policies/default.toml");
 /// A policy file has at most this many bytes.
 pub(crate) const POLICY_BYTES: u64 = 1 << 20;
 
-const TABLES: [&str; 11] = [
-    "version", "listen", "cards", "fixtures", "ledger", "pins", "split", "answers", "limits",
-    "resolver", "hosts",
+const TABLES: [&str; 12] = [
+    "version",
+    "listen",
+    "cards",
+    "fixtures",
+    "ledger",
+    "pins",
+    "split",
+    "answers",
+    "limits",
+    "resolver",
+    "intercept",
+    "hosts",
 ];
+
+/// Whether `[intercept]` is read. It names files that `certs init` makes for this very policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    Everything,
+    NoIntercept,
+}
 
 impl Policy {
     /// Loads a policy file. The environment is read where the policy names a variable, and nowhere else.
@@ -53,6 +71,14 @@ impl Policy {
         Policy::load_with(file, &|name| std::env::var_os(name))
     }
 
+    /// Loads a policy file without its `[intercept]`: for `certs init`, which makes the files that it names, and for a policy whose authority has expired.
+    ///
+    /// # Errors
+    /// Every other fault, in the order of the file.
+    pub fn load_without_intercept(file: &Path) -> Result<Policy, Vec<Fault>> {
+        read_in(file, &|name| std::env::var_os(name), Reads::NoIntercept)
+    }
+
     /// Loads a policy file with another environment than the process's own.
     ///
     /// # Errors
@@ -61,27 +87,7 @@ impl Policy {
         file: &Path,
         environment: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Policy, Vec<Fault>> {
-        let unread = |what: String| {
-            vec![Fault {
-                file: file.display().to_string(),
-                line: 0,
-                column: 1,
-                key: "policy".to_owned(),
-                what,
-            }]
-        };
-        let bytes = secrets::read_file(file, POLICY_BYTES)
-            .map_err(|why| unread(format!("the file {why}")))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            let before = &error.as_bytes()[..at];
-            let mut fault = unread("not UTF-8; save the file as UTF-8".to_owned());
-            for fault in &mut fault {
-                fault.line = 1 + memchr::memchr_iter(b'\n', before).count();
-            }
-            fault
-        })?;
-        build(&text, Some(file), environment)
+        read_in(file, environment, Reads::Everything)
     }
 
     /// The embedded default (`policies/default.toml`); relative paths are relative to the working directory.
@@ -90,14 +96,43 @@ impl Policy {
         reason = "a constant text that names no file and no variable; a test loads it"
     )]
     pub fn embedded() -> Policy {
-        build(DEFAULT, None, &|_| None).expect("the embedded policy is constant")
+        build(DEFAULT, None, &|_| None, Reads::Everything).expect("the embedded policy is constant")
     }
+}
+
+fn read_in(
+    file: &Path,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+    reads: Reads,
+) -> Result<Policy, Vec<Fault>> {
+    let unread = |what: String| {
+        vec![Fault {
+            file: file.display().to_string(),
+            line: 0,
+            column: 1,
+            key: "policy".to_owned(),
+            what,
+        }]
+    };
+    let bytes =
+        secrets::read_file(file, POLICY_BYTES).map_err(|why| unread(format!("the file {why}")))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let before = &error.as_bytes()[..at];
+        let mut fault = unread("not UTF-8; save the file as UTF-8".to_owned());
+        for fault in &mut fault {
+            fault.line = 1 + memchr::memchr_iter(b'\n', before).count();
+        }
+        fault
+    })?;
+    build(&text, Some(file), environment, reads)
 }
 
 fn build(
     text: &str,
     file: Option<&Path>,
     environment: &dyn Fn(&str) -> Option<OsString>,
+    reads: Reads,
 ) -> Result<Policy, Vec<Fault>> {
     let context = read::Context {
         file: file.map_or_else(
@@ -123,7 +158,7 @@ fn build(
             );
             None
         }
-        Ok(table) => Some(typed(&context, table.get_ref(), file)),
+        Ok(table) => Some(typed(&context, table.get_ref(), file, reads)),
     };
     match policy {
         Some(mut policy) if context.faults.borrow().is_empty() => {
@@ -135,7 +170,12 @@ fn build(
 }
 
 /// The typed policy; only good where no fault was noted.
-fn typed(context: &read::Context<'_>, table: &DeTable<'_>, file: Option<&Path>) -> Policy {
+fn typed(
+    context: &read::Context<'_>,
+    table: &DeTable<'_>,
+    file: Option<&Path>,
+    reads: Reads,
+) -> Policy {
     let root = context.root(table, &TABLES);
     if let Some(value) = root.need("version")
         && value
@@ -172,6 +212,10 @@ fn typed(context: &read::Context<'_>, table: &DeTable<'_>, file: Option<&Path>) 
         refused_status: settings::refused_status(&root),
         limits: settings::limits(&root),
         resolvers: settings::resolvers(&root),
+        intercept: match reads {
+            Reads::Everything => intercept::intercept(&root, &hosts),
+            Reads::NoIntercept => None,
+        },
         hosts,
         secrets,
     }

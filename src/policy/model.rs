@@ -1,14 +1,16 @@
 //! The typed policy (contract, section 7). Fields are public to be read; a `Policy` is made by loading one.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::{HeaderName, Method};
 use jiff::Timestamp;
 
+use crate::certs::Authority;
 use crate::terms::{FailureLabel, HostPin, Secret};
 use crate::vocabulary::Vocabularies;
 
@@ -43,6 +45,8 @@ pub struct Policy {
     pub limits: Limits,
     /// `resolver.servers`; empty: the system's resolver.
     pub resolvers: Vec<SocketAddr>,
+    /// `[intercept]`; `None`: a `CONNECT` is refused.
+    pub intercept: Option<Intercept>,
     /// `[hosts]`, by pin.
     pub hosts: BTreeMap<HostPin, Arc<Host>>,
     /// Where each secret came from, by dotted key (`listen.token`, `hosts.local.credential`).
@@ -71,7 +75,7 @@ pub enum Origin {
 #[derive(Debug, Clone)]
 pub struct Listen {
     /// Where clients connect.
-    pub proxy: SocketAddr,
+    pub proxy: ProxyAddress,
     /// Console, metrics, health; loopback.
     pub admin: SocketAddr,
     /// Further `Host` values, as written.
@@ -80,6 +84,48 @@ pub struct Listen {
     pub tls: Option<ListenTls>,
     /// The token that clients send as `leafgate-token`.
     pub token: Option<Secret>,
+}
+
+/// `listen.proxy`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProxyAddress {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// `unix:PATH`: a socket that its owner alone can open.
+    Unix(PathBuf),
+}
+
+impl ProxyAddress {
+    /// Address and port, where it is no Unix socket.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            ProxyAddress::Tcp(address) => Some(*address),
+            ProxyAddress::Unix(_) => None,
+        }
+    }
+
+    /// The path of the Unix socket, where it is one.
+    pub fn unix(&self) -> Option<&Path> {
+        match self {
+            ProxyAddress::Tcp(_) => None,
+            ProxyAddress::Unix(path) => Some(path),
+        }
+    }
+}
+
+impl From<SocketAddr> for ProxyAddress {
+    fn from(address: SocketAddr) -> ProxyAddress {
+        ProxyAddress::Tcp(address)
+    }
+}
+
+impl fmt::Display for ProxyAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProxyAddress::Tcp(address) => address.fmt(f),
+            ProxyAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// `listen.tls`: paths that were there and could be parsed at load.
@@ -91,6 +137,17 @@ pub struct ListenTls {
     pub key: PathBuf,
     /// Roots for client certificates; `None`: no client certificate is asked for.
     pub client_ca: Option<PathBuf>,
+}
+
+/// `[intercept]`
+#[derive(Debug, Clone)]
+pub struct Intercept {
+    /// The authority's certificate, PEM.
+    pub ca: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Both, as they were read at load.
+    pub authority: Arc<Authority>,
 }
 
 /// `[fixtures]`
@@ -346,6 +403,27 @@ impl Bind {
             Bind::Cover => "cover",
             Bind::Exact => "exact",
             Bind::None => "none",
+        }
+    }
+}
+
+impl Policy {
+    /// The host whose authority a `CONNECT` names, `host:port`, byte for byte: one with TLS.
+    pub fn tunnel_to(&self, authority: &str) -> Option<&Arc<Host>> {
+        self.hosts
+            .values()
+            .find(|host| host.base.tls && host.base.with_port() == authority)
+    }
+}
+
+impl BaseUrl {
+    /// `host:port`, brackets for IPv6, the port also where it is the scheme's own.
+    pub fn with_port(&self) -> String {
+        let port = self.port;
+        if self.host.contains(':') {
+            format!("[{}]:{port}", self.host)
+        } else {
+            format!("{}:{port}", self.host)
         }
     }
 }

@@ -260,7 +260,11 @@ impl<'a> Value<'a> {
 
     /// A path, relative to the policy file.
     pub(super) fn path(&self) -> Option<PathBuf> {
-        let text = self.string()?;
+        self.beside(self.string()?)
+    }
+
+    /// A path that is part of the value, relative to the policy file.
+    pub(super) fn beside(&self, text: &str) -> Option<PathBuf> {
         if text.is_empty() || text.contains('\0') {
             self.fault("not a path; name a file or folder");
             return None;

@@ -15,7 +15,7 @@ use crate::files;
 use crate::terms::Secret;
 
 const SECRET_MOST: u64 = 64 << 10;
-const PEM_MOST: u64 = 8 << 20;
+pub(super) const PEM_MOST: u64 = 8 << 20;
 
 /// Reads a file of at most `most` bytes. The error is a clause.
 pub(super) fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, String> {

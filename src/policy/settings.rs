@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
-use super::model::{Fixtures, LedgerSettings, Limits, Listen, ListenTls, SecretSource, Sync};
+use super::model::{
+    Fixtures, LedgerSettings, Limits, Listen, ListenTls, ProxyAddress, SecretSource, Sync,
+};
 use super::read::{Table, Value};
 use super::units::{DAY, duration, size};
 use super::{secrets, url};
@@ -24,12 +26,14 @@ const LABELS: [&str; 6] = [
     "refusal",
     "tool-error",
 ];
+/// The longest path of a Unix socket, in bytes: `sun_path` of macOS and the BSDs holds 104 with its NUL, Linux's 108.
+const SOCKET_PATH_MOST: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 /// Where each secret came from, by dotted key.
 pub(super) type Sources = BTreeMap<String, SecretSource>;
 
 pub(super) fn listen(root: &Table<'_>, sources: &mut Sources) -> Listen {
     let mut listen = Listen {
-        proxy: SocketAddr::from(([127, 0, 0, 1], 8484)),
+        proxy: SocketAddr::from(([127, 0, 0, 1], 8484)).into(),
         admin: SocketAddr::from(([127, 0, 0, 1], 8485)),
         names: Vec::new(),
         tls: None,
@@ -48,10 +52,10 @@ pub(super) fn listen(root: &Table<'_>, sources: &mut Sources) -> Listen {
         return listen;
     };
     let (proxy, admin) = (table.get("proxy"), table.get("admin"));
-    if let Some(address) = proxy.as_ref().and_then(socket) {
+    if let Some(address) = proxy.as_ref().and_then(proxy_address) {
         listen.proxy = address;
     }
-    if let Some(address) = admin.as_ref().and_then(socket) {
+    if let Some(address) = admin.as_ref().and_then(admin_address) {
         listen.admin = address;
         if let (Some(value), false) = (&admin, address.ip().is_loopback()) {
             value.fault("must be a loopback address: the admin listener has no authentication");
@@ -63,16 +67,22 @@ pub(super) fn listen(root: &Table<'_>, sources: &mut Sources) -> Listen {
     listen.tls = table.get("tls").and_then(|value| tls(&value));
     let token_there = token(&table, sources, &mut listen.token);
     let at = proxy.as_ref().or(admin.as_ref());
-    if collide(listen.proxy, listen.admin)
-        && let Some(value) = at
+    if let (Some(tcp), Some(value)) = (listen.proxy.tcp(), at)
+        && collide(tcp, listen.admin)
     {
         value.fault("proxy and admin are the same address and port; give each its own");
+    }
+    if let (Some(_), Some(value)) = (listen.proxy.unix(), table.get("tls")) {
+        value.fault("does not go with a unix: socket, which its owner alone can open; remove tls, or listen on an IP address and a port");
     }
     let client_ca_there = table.get("tls").is_some_and(
         |tls| matches!(tls.raw(), toml::de::DeValue::Table(t) if t.contains_key("client_ca")),
     );
     if let Some(value) = proxy
-        && !listen.proxy.ip().is_loopback()
+        && listen
+            .proxy
+            .tcp()
+            .is_some_and(|address| !address.ip().is_loopback())
         && !token_there
         && !client_ca_there
     {
@@ -88,17 +98,59 @@ fn collide(proxy: SocketAddr, admin: SocketAddr) -> bool {
         && (proxy.ip() == admin.ip() || proxy.ip().is_unspecified())
 }
 
-fn socket(value: &Value<'_>) -> Option<SocketAddr> {
+/// An IP address and a port, or `unix:PATH`.
+fn proxy_address(value: &Value<'_>) -> Option<ProxyAddress> {
+    let text = value.string()?;
+    match text.strip_prefix("unix:") {
+        Some(path) => socket_path(value, path).map(ProxyAddress::Unix),
+        None => socket(value, text).map(ProxyAddress::Tcp),
+    }
+}
+
+fn admin_address(value: &Value<'_>) -> Option<SocketAddr> {
     let text = value.string()?;
     if text.starts_with("unix:") {
-        value.fault("unix: addresses are not supported yet; write an IP address and a port");
+        value.fault("the admin listener is loopback alone; write a loopback address and a port");
         return None;
     }
+    socket(value, text)
+}
+
+fn socket(value: &Value<'_>, text: &str) -> Option<SocketAddr> {
     let address = text.parse().ok();
     if address.is_none() {
         value.fault("not an address; write an IP address and a port, like \"127.0.0.1:8484\"");
     }
     address
+}
+
+/// The path of a Unix socket: in a folder that is there, short enough for the system, and nothing there but a socket.
+fn socket_path(value: &Value<'_>, text: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let path = value.beside(text)?;
+    let length = path.as_os_str().len();
+    let folder = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_owned(),
+        None => PathBuf::from("/"),
+    };
+    let found = std::fs::symlink_metadata(&path);
+    if length > SOCKET_PATH_MOST {
+        value.fault(format!("the path of the socket is {length} bytes with the policy's folder; the system takes {SOCKET_PATH_MOST}: write a shorter one"));
+    } else if text.ends_with('/') || path.file_name().is_none() {
+        value.fault("not the path of a socket; write unix: and the path of a file");
+    } else if !folder.is_dir() {
+        value.fault(
+            "the socket's folder is not there; make it, best with mode 0700, or name another",
+        );
+    } else if found.is_ok_and(|found| !found.file_type().is_socket()) {
+        value.fault(
+            "something that is no socket stands at this path; move it away, or name another path",
+        );
+    } else {
+        return Some(path);
+    }
+    None
 }
 
 fn listen_name(value: &Value<'_>) -> Option<String> {

@@ -27,6 +27,8 @@ fn folder() -> tempfile::TempDir {
         fs::write(at("certs").join(name), made.cert.pem()).unwrap();
     }
     fs::write(at("certs/gate-key.pem"), made.signing_key.serialize_pem()).unwrap();
+    authority(&folder, "ca.pem", "ca-key.pem", "models.example.org");
+    authority(&folder, "other-ca.pem", "other-key.pem", "example.net");
     fs::write(at("fixtures.lock"), "version = 1\n").unwrap();
     fs::write(at("empty"), "").unwrap();
     fs::write(at("newline"), "\n").unwrap();
@@ -38,6 +40,17 @@ fn folder() -> tempfile::TempDir {
     )
     .unwrap();
     folder
+}
+
+/// An authority for one host, with its key.
+fn authority(folder: &tempfile::TempDir, ca: &str, key: &str, host: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let names = [crate::certs::Name::of(host)];
+    let made = crate::certs::make(&names, std::time::SystemTime::now()).unwrap();
+    let at = |name: &str| folder.path().join("certs").join(name);
+    fs::write(at(ca), made.ca).unwrap();
+    fs::write(at(key), made.key).unwrap();
+    fs::set_permissions(at(key), fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 fn load_in(folder: &tempfile::TempDir, text: &str) -> Result<Policy, Vec<Fault>> {
@@ -94,6 +107,26 @@ fn the_embedded_default_is_the_contracts() {
 }
 
 #[test]
+fn a_socket_lies_beside_the_policy_and_is_shown_as_it_is_written() {
+    let folder = folder();
+    let text = "version = 1\n[listen]\nproxy = \"unix:gate.sock\"\n";
+    let policy = load_in(&folder, text).unwrap();
+    let path = folder.path().join("gate.sock");
+    assert_eq!(policy.listen.proxy.unix(), Some(path.as_path()));
+    assert_eq!(policy.effective()["listen"]["proxy"], "unix:gate.sock");
+    // A socket that stands there already is no fault: serve is running, or was killed.
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert!(load_in(&folder, text).is_ok());
+    drop(listener);
+    let long = format!(
+        "version = 1\n[listen]\nproxy = \"unix:{}\"\n",
+        "x".repeat(110)
+    );
+    let faults = load_in(&folder, &long).unwrap_err();
+    assert!(faults[0].to_string().contains("shorter"), "{faults:?}");
+}
+
+#[test]
 fn the_example_loads_where_its_files_are_and_not_where_they_are_missing() {
     let text = include_str!("../../policies/example.toml");
     let policy = good(text);
@@ -135,9 +168,108 @@ fn the_example_loads_where_its_files_are_and_not_where_they_are_missing() {
             "listen.tls.client_ca",
             "cards.dir",
             "fixtures.lock",
+            "intercept.ca",
+            "intercept.key",
             "hosts.\"models.example.org\".ca"
         ]
     );
+}
+
+#[test]
+fn interception_needs_an_authority_for_these_hosts_whose_key_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let loaded =
+        |intercept: &str, hosts: &str| load_in(&folder, &format!("{MINIMAL}{intercept}\n{hosts}"));
+    let faults = |intercept: &str, hosts: &str| -> Vec<String> {
+        let faults = loaded(intercept, hosts).map(drop).expect_err(intercept);
+        faults
+            .iter()
+            .map(|f| format!("{} {}", f.key, f.what))
+            .collect()
+    };
+    let files = |ca: &str, key: &str| format!("[intercept]\nca = \"{ca}\"\nkey = \"{key}\"");
+    let good = files("certs/ca.pem", "certs/ca-key.pem");
+    let policy = loaded(&good, EXAMPLE).unwrap();
+    assert!(policy.tunnel_to("models.example.org:443").is_some());
+    assert!(!format!("{policy:?}").contains("PRIVATE KEY"));
+    let local = "[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\n";
+    for (intercept, hosts, fault) in [
+        (
+            files("certs/none.pem", "certs/ca-key.pem"),
+            EXAMPLE,
+            "intercept.ca the file cannot be read",
+        ),
+        (
+            files("certs", "certs/ca-key.pem"),
+            EXAMPLE,
+            "intercept.ca the file is a folder",
+        ),
+        (
+            files("certs/ca.pem", "certs/none.pem"),
+            EXAMPLE,
+            "intercept.key the file cannot be read",
+        ),
+        (
+            files("certs/ca.pem", "certs/gate-key.pem"),
+            EXAMPLE,
+            "intercept.key the file has mode 0",
+        ),
+        (
+            files("certs/ca.pem", "certs/other-key.pem"),
+            EXAMPLE,
+            "intercept.key the file is not the key",
+        ),
+        (
+            files("certs/gate.pem", "certs/ca-key.pem"),
+            EXAMPLE,
+            "intercept.ca the file is no authority",
+        ),
+        (
+            files("certs/other-ca.pem", "certs/other-key.pem"),
+            EXAMPLE,
+            "intercept.ca the file does not vouch for the host models.example.org",
+        ),
+        (
+            good.clone(),
+            local,
+            "intercept no host has an https base_url",
+        ),
+        (
+            "[intercept]\nca = \"certs/ca.pem\"".to_owned(),
+            EXAMPLE,
+            "intercept.key missing",
+        ),
+        (
+            format!("{good}\nhosts = []"),
+            EXAMPLE,
+            "intercept.hosts unknown key",
+        ),
+        (
+            "intercept = true".to_owned(),
+            EXAMPLE,
+            "intercept wrong type",
+        ),
+    ] {
+        let found = faults(&intercept, hosts);
+        assert!(
+            found.len() == 1 && found[0].starts_with(fault),
+            "{fault}: {found:?}"
+        );
+    }
+    for mode in [0o644, 0o640, 0o602, 0o700, 0o4600] {
+        let key = folder.path().join("certs/ca-key.pem");
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(faults(&good, EXAMPLE)[0].contains("chmod 0600"), "{mode:o}");
+    }
+    // For `certs init` alone: the files it is to make are not there yet.
+    let file = folder.path().join("policy.toml");
+    let text = |intercept: &str| fs::write(&file, format!("{MINIMAL}{intercept}\n{EXAMPLE}"));
+    text(&files("certs/none.pem", "certs/none.pem")).unwrap();
+    let policy = Policy::load_without_intercept(&file).unwrap();
+    assert!(policy.intercept.is_none() && policy.hosts.len() == 1);
+    text("intercpt = 1").unwrap();
+    assert!(Policy::load_without_intercept(&file).is_err());
 }
 
 #[test]
@@ -443,8 +575,38 @@ fn settings_take_the_good_and_refuse_its_twin() {
             "listen.admin",
         ),
         (
+            "[listen]\nproxy = \"unix:gate.sock\"",
+            "[listen]\nproxy = \"unix:\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"unix:certs/gate.sock\"",
+            "[listen]\nproxy = \"unix:nowhere/gate.sock\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"unix:gate.sock\"",
+            "[listen]\nproxy = \"unix:secret\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"unix:gate.sock\"",
+            "[listen]\nproxy = \"unix:gate.sock/\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"unix:gate.sock\"\ntoken_env = \"T\"",
+            "[listen]\nproxy = \"unix:gate.sock\"\ntls = { cert = \"certs/gate.pem\", key = \"certs/gate-key.pem\" }",
+            "listen.tls",
+        ),
+        (
+            "[listen]\nproxy = \"unix:gate.sock\"",
+            "[listen]\nadmin = \"unix:gate.sock\"",
+            "listen.admin",
+        ),
+        (
             "[listen]\nproxy = \"127.0.0.2:9\"",
-            "[listen]\nproxy = \"unix:/run/x\"",
+            "[listen]\nproxy = \"/run/x\"",
             "listen.proxy",
         ),
         (

@@ -25,7 +25,7 @@ impl Process {
     /// `limits` is shell text that runs before, such as `ulimit -n 64`.
     pub fn start(dir: TempDir, limits: &str) -> Process {
         let policy = dir.path().join("policy.toml");
-        let address = Policy::load(&policy).unwrap().listen.proxy;
+        let address = Policy::load(&policy).unwrap().listen.proxy.tcp().unwrap();
         let log = fs::File::options()
             .create(true)
             .append(true)

@@ -12,7 +12,7 @@
     reason = "a test's client and host open their own sockets"
 )]
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -169,7 +169,7 @@ fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Seen>>, script: &Script) {
     }
 }
 
-fn more(stream: &mut TcpStream, buf: &mut Vec<u8>) -> bool {
+fn more(stream: &mut impl Read, buf: &mut Vec<u8>) -> bool {
     let mut piece = [0; 65536];
     match stream.read(&mut piece) {
         Ok(read) if read > 0 => {
@@ -250,6 +250,13 @@ pub fn entry(host: &Host, more: &str) -> String {
 
 /// Writes what a leafgate is started with: cards, a fixture, its lock file and `policy.toml`.
 pub fn lay_out(dir: &Path, hosts: &str, more: &str, listen: &str) {
+    let [proxy, admin] = free_ports();
+    let proxy = format!("127.0.0.1:{proxy}");
+    lay_out_at(dir, &proxy, admin, hosts, more, listen);
+}
+
+/// As `lay_out`, with `listen.proxy` and the port of `listen.admin`.
+fn lay_out_at(dir: &Path, proxy: &str, admin: u16, hosts: &str, more: &str, listen: &str) {
     let at = |name: &str| dir.join(name);
     std::fs::create_dir(at("cards")).unwrap();
     std::fs::write(at("cards/seed-04.json"), card(json!({})).to_string()).unwrap();
@@ -266,10 +273,8 @@ pub fn lay_out(dir: &Path, hosts: &str, more: &str, listen: &str) {
         format!("version = 1\n{}{}", fixture("seed-04"), fixture("doc-17")),
     )
     .unwrap();
-    let [proxy, admin] = free_ports();
     let text = format!(
-        "version = 1\n[listen]\nproxy = \"127.0.0.1:{}\"\nadmin = \"127.0.0.1:{}\"\n{listen}\n[cards]\ndir = \"cards\"\n[fixtures]\nlock = \"fixtures.lock\"\n[ledger]\ndir = \"ledger\"\n{more}\n{hosts}",
-        proxy, admin
+        "version = 1\n[listen]\nproxy = \"{proxy}\"\nadmin = \"127.0.0.1:{admin}\"\n{listen}\n[cards]\ndir = \"cards\"\n[fixtures]\nlock = \"fixtures.lock\"\n[ledger]\ndir = \"ledger\"\n{more}\n{hosts}"
     );
     std::fs::write(at("policy.toml"), text).unwrap();
 }
@@ -299,6 +304,13 @@ impl Gate {
         Gate::start(dir)
     }
 
+    /// As `built_in`, with `listen.proxy`.
+    pub fn listening(dir: TempDir, proxy: &str, hosts: &str, more: &str, listen: &str) -> Gate {
+        let [admin, _] = free_ports();
+        lay_out_at(dir.path(), proxy, admin, hosts, more, listen);
+        Gate::start(dir)
+    }
+
     pub fn start(dir: TempDir) -> Gate {
         let policy = Policy::load(&dir.path().join("policy.toml"))
             .unwrap_or_else(|faults| panic!("{faults:?}"));
@@ -324,7 +336,11 @@ impl Gate {
                 Arc::new(Metrics::default()),
             ))
             .unwrap();
-        let address = running.bound;
+        // A listener on a Unix socket has no address; its tests connect to its path.
+        let address = running
+            .bound
+            .tcp()
+            .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
         Gate {
             dir,
             running: Some(running),
@@ -417,7 +433,7 @@ impl Drop for Gate {
     }
 }
 
-pub fn read_reply(stream: &mut TcpStream) -> Reply {
+pub fn read_reply(stream: &mut impl Read) -> Reply {
     let mut raw = Vec::new();
     while !complete(&raw) && more(stream, &mut raw) {}
     Reply::of(raw)

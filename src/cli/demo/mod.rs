@@ -107,7 +107,11 @@ async fn call(
     host: &Host,
     out: &mut Out,
 ) -> Result<bool, Failure> {
-    let to = gate.running.bound;
+    let to = gate
+        .running
+        .bound
+        .tcp()
+        .ok_or_else(|| Failure::new("the demo listens on a port"))?;
     let accepts = host.accepts();
     host.take();
     let request = Request::new(to, scene.name, scene.body());

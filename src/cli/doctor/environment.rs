@@ -1,11 +1,9 @@
 //! The variables that decide where a client sends its calls.
 
-use std::net::SocketAddr;
-
 use http::Uri;
 
 use super::Finding;
-use crate::policy::Policy;
+use crate::policy::{Policy, ProxyAddress};
 use crate::terms::CardName;
 
 /// Variables that name a proxy for `http://` URLs; a client that reads them sends the whole call, key and body, to that proxy.
@@ -33,8 +31,12 @@ pub(in crate::cli) const KEYS: [&str; 10] = [
     "TOGETHER_API_KEY",
 ];
 
-pub(super) fn findings(variables: &[(String, String)], policy: &Policy) -> Vec<Finding> {
-    let listener = policy.listen.proxy;
+pub(super) fn findings(
+    variables: &[(String, String)],
+    policy: &Policy,
+    tunnel_to: &dyn Fn(&str) -> bool,
+) -> Vec<Finding> {
+    let listener = &policy.listen.proxy;
     let value = |name: &str| {
         let found = variables.iter().find(|(own, _)| own == name);
         found
@@ -42,37 +44,59 @@ pub(super) fn findings(variables: &[(String, String)], policy: &Policy) -> Vec<F
             .filter(|value| !value.is_empty())
     };
     let mut found = proxies(&value, listener);
-    found.extend(bases(variables, listener));
+    // Where the client's proxy for https is leafgate, a base URL of a host with a tunnel leads to it.
+    let tunnels = ["HTTPS_PROXY", "https_proxy"]
+        .iter()
+        .any(|name| value(name).is_some_and(|url| is_listener(url, listener)));
+    found.extend(bases(variables, listener, &|url| {
+        tunnels && authority(url).is_some_and(|authority| tunnel_to(&authority))
+    }));
     found.extend(paths(variables, policy));
     found.extend(keys(&value));
     found
 }
 
-fn proxies<'a>(value: &impl Fn(&str) -> Option<&'a str>, listener: SocketAddr) -> Vec<Finding> {
+fn proxies<'a>(value: &impl Fn(&str) -> Option<&'a str>, listener: &ProxyAddress) -> Vec<Finding> {
     let excepted = ["NO_PROXY", "no_proxy"]
         .iter()
         .any(|name| value(name).is_some_and(|list| is_excepted(list, listener)));
     if excepted {
         return Vec::new();
     }
-    let ip = listener.ip();
-    let named = PROXIES.iter().filter(|name| value(name).is_some());
+    let host = host(listener);
+    // A proxy variable that names leafgate itself is its forward-proxy mode.
+    let elsewhere = |name: &&&str| value(name).is_some_and(|url| !is_listener(url, listener));
+    let named = PROXIES.iter().filter(elsewhere);
     named
         .map(|name| {
             Finding::new(
                 format!("{name} is set"),
                 "most Python clients send an http:// call, key and body in clear, to that proxy, also where the base URL is on loopback: leafgate never sees it",
-                format!("unset {name}, or export NO_PROXY={ip},localhost (the exact host of the base URL; a network is not enough)"),
+                format!("unset {name}, or export NO_PROXY={host},localhost (the exact host of the base URL; a network is not enough)"),
             )
         })
         .collect()
 }
 
+/// The host of a base URL that names the listener.
+fn host(listener: &ProxyAddress) -> String {
+    listener
+        .tcp()
+        .map_or_else(|| "localhost".to_owned(), |tcp| tcp.ip().to_string())
+}
+
 /// Whether a `NO_PROXY` list names both spellings of the listener that a base URL may have.
-fn is_excepted(list: &str, listener: SocketAddr) -> bool {
+fn is_excepted(list: &str, listener: &ProxyAddress) -> bool {
     let items: Vec<&str> = list.split(',').map(str::trim).collect();
-    let ip = listener.ip().to_string();
-    items.contains(&"*") || items.contains(&ip.as_str())
+    items.contains(&"*") || items.contains(&host(listener).as_str())
+}
+
+/// `http://127.0.0.1:8484`; a socket has no address, and a base URL over it says `localhost`.
+fn origin(listener: &ProxyAddress) -> String {
+    listener.tcp().map_or_else(
+        || "http://localhost".to_owned(),
+        |tcp| format!("http://{tcp}"),
+    )
 }
 
 fn is_base(name: &str) -> bool {
@@ -82,7 +106,8 @@ fn is_base(name: &str) -> bool {
 
 /// Base URLs that lead to the listener, and there to no place or to a card that is not in the folder.
 fn paths(variables: &[(String, String)], policy: &Policy) -> Vec<Finding> {
-    let listener = policy.listen.proxy;
+    let listener = &policy.listen.proxy;
+    let origin = origin(listener);
     let here = variables
         .iter()
         .filter(|(name, value)| is_base(name) && is_listener(value, listener));
@@ -109,7 +134,7 @@ fn paths(variables: &[(String, String)], policy: &Policy) -> Vec<Finding> {
             return Some(Finding::new(
                 format!("the path of {name} is no base URL of leafgate"),
                 "each call of a client that reads it ends 404 or route_not_allowed",
-                format!("export {name}=http://{listener}{v1}, or http://{listener}/card/NAME{v1}"),
+                format!("export {name}={origin}{v1}, or {origin}/card/NAME{v1}"),
             ));
         }
         let card = CardName::parse(card?)?;
@@ -128,16 +153,33 @@ fn paths(variables: &[(String, String)], policy: &Policy) -> Vec<Finding> {
     .collect()
 }
 
-fn bases(variables: &[(String, String)], listener: SocketAddr) -> Vec<Finding> {
+/// `host:port` of an https URL.
+fn authority(url: &str) -> Option<String> {
+    let uri: Uri = url.trim().parse().ok()?;
+    let host = uri.host().filter(|_| uri.scheme_str() == Some("https"))?;
+    Some(format!("{host}:{}", uri.port_u16().unwrap_or(443)))
+}
+
+fn bases(
+    variables: &[(String, String)],
+    listener: &ProxyAddress,
+    tunnelled: &dyn Fn(&str) -> bool,
+) -> Vec<Finding> {
     let elsewhere = variables.iter().filter(|(name, value)| {
-        is_base(name) && !value.is_empty() && !is_listener(value, listener)
+        is_base(name) && !value.is_empty() && !is_listener(value, listener) && !tunnelled(value)
     });
+    let base = format!("{}/card/NAME/v1", origin(listener));
+    let over = listener
+        .unix()
+        .map_or("", |_| ", over the socket of listen.proxy");
     elsewhere
         .map(|(name, value)| {
             Finding::new(
                 format!("{name} points to {}, not to leafgate", place(value)),
                 "a client that reads it sends its calls there: no card, no decision, no record",
-                format!("export {name}=http://{listener}/card/NAME/v1 (without /v1 for clients that add it), or unset it"),
+                format!(
+                    "export {name}={base} (without /v1 for clients that add it){over}, or unset it"
+                ),
             )
         })
         .collect()
@@ -156,18 +198,22 @@ fn place(url: &str) -> String {
     host.unwrap_or_else(|| "something that is no URL".to_owned())
 }
 
-fn is_listener(url: &str, listener: SocketAddr) -> bool {
+fn is_listener(url: &str, listener: &ProxyAddress) -> bool {
     let Ok(uri) = url.trim().parse::<Uri>() else {
         return false;
     };
     let port = uri.port_u16().unwrap_or(80);
     let Some(host) = uri.host() else { return false };
     let host = host.trim_matches(['[', ']']);
+    let local = host.eq_ignore_ascii_case("localhost");
+    let Some(own) = listener.tcp() else {
+        return local && port == 80;
+    };
     let same = host.parse::<std::net::IpAddr>().map_or_else(
-        |_| host.eq_ignore_ascii_case("localhost") && listener.ip().is_loopback(),
-        |ip| ip == listener.ip() || (listener.ip().is_unspecified() && ip.is_loopback()),
+        |_| local && own.ip().is_loopback(),
+        |ip| ip == own.ip() || (own.ip().is_unspecified() && ip.is_loopback()),
     );
-    same && port == listener.port()
+    same && port == own.port()
 }
 
 /// `card:NAME` is an attachment, and `unused` and its like open no door; a short value is no key.
@@ -199,7 +245,9 @@ mod tests {
             .collect();
         let mut policy = Policy::embedded();
         policy.cards_dir = concat!(env!("CARGO_MANIFEST_DIR"), "/no/such/folder").into();
-        let found = findings(&variables, &policy);
+        let found = findings(&variables, &policy, &|authority| {
+            authority == "models.example.org:443"
+        });
         for finding in &found {
             let text = format!("{finding:?}");
             assert!(!text.contains("sk-") && !text.contains("secret"), "{text}");
@@ -221,6 +269,8 @@ mod tests {
         for bad in ["localhost", "127.0.0.0/8", "127.0.0.11", ""] {
             assert_eq!(whats(&[proxy, ("NO_PROXY", bad)]).len(), 1, "{bad}");
         }
+        let own = ("HTTP_PROXY", "http://127.0.0.1:8484");
+        assert_eq!(whats(&[own]), [""; 0], "leafgate is the proxy");
         // An https proxy is not used for an http base URL.
         assert_eq!(
             whats(&[("HTTPS_PROXY", "http://p:1"), ("HTTP_PROXY", "")]),
@@ -269,6 +319,22 @@ mod tests {
         assert_eq!(at("ANTHROPIC_BASE_URL", ""), [""; 0]);
         assert_eq!(at("ANTHROPIC_BASE_URL", "/v1").len(), 1);
         assert!(at("OPENAI_BASE_URL", "/card/a/v1")[0].contains("names the card a, and "));
+    }
+
+    #[test]
+    fn a_base_url_of_a_host_with_a_tunnel_is_none_where_leafgate_is_the_proxy() {
+        let ours = ("HTTPS_PROXY", "http://127.0.0.1:8484");
+        let base = ("OPENAI_BASE_URL", "https://models.example.org/v1");
+        assert_eq!(whats(&[ours, base]), [""; 0]);
+        assert_eq!(whats(&[base]).len(), 1, "it goes straight there");
+        assert_eq!(whats(&[("https_proxy", "http://p:3128"), base]).len(), 1);
+        for other in [
+            "https://models.example.org:8443/v1",
+            "http://models.example.org:443/v1",
+            "https://example.org/v1",
+        ] {
+            assert_eq!(whats(&[ours, ("OPENAI_BASE_URL", other)]).len(), 1);
+        }
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 use super::Finding;
-use crate::policy::Policy;
+use crate::policy::{Policy, ProxyAddress};
 
 /// Programs that send on what they get: behind leafgate they reach hosts that no card pins.
 const ROUTERS: [&str; 17] = [
@@ -31,6 +32,9 @@ const ROUTERS: [&str; 17] = [
 const LISTEN: &str = "0A";
 const ESTABLISHED: &str = "01";
 
+/// In `/proc/net/unix`: the flag of a socket that listens (`__SO_ACCEPTCON`).
+const ACCEPTS: u32 = 1 << 16;
+
 /// One TCP socket of this network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Socket {
@@ -44,6 +48,8 @@ struct Socket {
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     all: Vec<Socket>,
+    /// `/proc/net/unix`
+    unix: String,
     /// By inode.
     owners: HashMap<u64, Owner>,
 }
@@ -63,8 +69,29 @@ impl Sockets {
         all.extend(parse(&table("/proc/net/tcp6")));
         Sockets {
             all,
+            unix: table("/proc/net/unix"),
             owners: owners(),
         }
+    }
+
+    /// The inode of the Unix socket that takes connections at this path. The kernel shows a path as it was bound: one that was bound from another working
+    /// directory is known by its file name.
+    fn unix_listener(&self, path: &Path) -> Option<u64> {
+        let whole = std::path::absolute(path).ok()?;
+        let resolved = path.canonicalize().unwrap_or_else(|_| whole.clone());
+        let same = |bound: &Path| {
+            bound == whole
+                || bound == resolved
+                || (bound.is_relative() && bound.file_name() == path.file_name())
+        };
+        self.unix.lines().skip(1).find_map(|line| {
+            // Num RefCount Protocol Flags Type St Inode Path: the inode is padded, a path may hold blanks.
+            let mut fields = line.splitn(7, ' ');
+            let flags = u32::from_str_radix(fields.nth(3)?, 16).ok()?;
+            let (inode, bound) = fields.nth(2)?.trim_start().split_once(' ')?;
+            let inode = inode.parse().ok()?;
+            (flags & ACCEPTS != 0 && same(Path::new(bound))).then_some(inode)
+        })
     }
 
     /// The socket that takes connections to this address.
@@ -183,30 +210,43 @@ fn names(cmdline: &[u8]) -> Vec<String> {
 
 pub(super) fn findings(policy: &Policy, sockets: &Sockets) -> Vec<Finding> {
     let mut found = Vec::new();
-    let listen = policy.listen.proxy;
+    let listen = &policy.listen.proxy;
     let mine = std::env::current_exe().ok();
     let mine = mine
         .as_deref()
         .and_then(|path| path.file_name()?.to_str())
         .unwrap_or("leafgate");
-    match sockets.listener(listen) {
+    let inode = match listen {
+        ProxyAddress::Tcp(address) => sockets.listener(*address).map(|socket| socket.inode),
+        ProxyAddress::Unix(path) => sockets.unix_listener(path),
+    };
+    match inode {
         None => found.push(Finding::new(
             format!("nothing listens on {listen}"),
             "a client pointed there gets no connection; some fall back to their own host",
             "leafgate serve, with this policy",
         )),
-        Some(socket) => {
-            let owner = sockets.owners.get(&socket.inode);
+        Some(inode) => {
+            let owner = sockets.owners.get(&inode);
             if owner.is_some_and(|owner| !owner.names.iter().any(|name| name == mine)) {
                 found.push(Finding::new(
                     format!("another program listens on {listen}"),
                     "a client pointed there reaches that program, not leafgate",
-                    "end it, or give listen.proxy another port",
+                    "end it, or give listen.proxy another place",
                 ));
             }
         }
     }
-    if !listen.ip().is_loopback() {
+    if let Some(path) = listen.unix()
+        && let Some(mode) = open_to_others(path)
+    {
+        found.push(Finding::new(
+            format!("{listen} has mode {mode:04o}: other users of this machine can open it"),
+            "whoever opens it can make calls with your pins and keys",
+            format!("chmod 0600 {}", path.display()),
+        ));
+    }
+    if listen.tcp().is_some_and(|tcp| !tcp.ip().is_loopback()) {
         found.push(Finding::new(
             format!("listen.proxy {listen} can be reached from other machines"),
             "whoever has the token or a client certificate can make calls with your pins and keys",
@@ -223,6 +263,13 @@ pub(super) fn findings(policy: &Policy, sockets: &Sockets) -> Vec<Finding> {
         found.extend(behind(host.pin.as_str(), address, sockets));
     }
     found
+}
+
+/// The mode of a socket that others than its owner may open.
+fn open_to_others(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = fs::symlink_metadata(path).ok()?.permissions().mode() & 0o7777;
+    (mode & 0o077 != 0).then_some(mode)
 }
 
 /// What stands behind leafgate on this machine and may send on.
@@ -272,6 +319,7 @@ mod tests {
         };
         Sockets {
             all: parse(TABLE),
+            unix: String::new(),
             owners: inodes.iter().map(|inode| (*inode, owner.clone())).collect(),
         }
     }
@@ -317,6 +365,23 @@ mod tests {
         );
         assert_eq!(what(&sockets(&["ollama"], &[111, 112])), None);
         assert_eq!(what(&sockets(&["litellm"], &[])), None, "another user's");
+    }
+
+    #[test]
+    fn a_unix_socket_is_found_where_somebody_listens_and_by_its_mode_where_others_may() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gate.sock");
+        assert_eq!(open_to_others(&path), None);
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let inode = Sockets::read().unix_listener(&path).unwrap();
+        assert_eq!(Sockets::read().owners[&inode].pid, std::process::id());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(open_to_others(&path), None);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o660)).unwrap();
+        assert_eq!(open_to_others(&path), Some(0o660));
+        drop(listener);
+        assert_eq!(Sockets::read().unix_listener(&path), None);
     }
 
     #[test]

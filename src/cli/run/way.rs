@@ -17,7 +17,11 @@ pub(super) struct Way {
 
 impl Way {
     pub(super) fn of(listen: &Listen) -> Result<Way, Failure> {
-        let bound = listen.proxy;
+        let Some(bound) = listen.proxy.tcp() else {
+            return Err(Failure::new(
+                "run needs a TCP listener; listen.proxy is a Unix socket, which run masks like every other: write an address and a port, such as \"127.0.0.1:8484\"",
+            ));
+        };
         if bound.port() == 0 {
             return Err(Failure::new(
                 "listen.proxy has port 0, which is another port at each start of serve; write the port that serve shall have",
@@ -52,10 +56,13 @@ impl Way {
 #[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
+    use crate::policy::ProxyAddress;
 
     fn listen(proxy: &str, names: &[&str]) -> Listen {
         Listen {
-            proxy: proxy.parse().unwrap(),
+            proxy: proxy
+                .parse()
+                .map_or_else(|_| ProxyAddress::Unix(proxy.into()), ProxyAddress::Tcp),
             admin: "127.0.0.1:8485".parse().unwrap(),
             names: names.iter().map(|&name| name.to_owned()).collect(),
             tls: None,
@@ -82,5 +89,11 @@ mod tests {
         let way = Way::of(&listen("0.0.0.0:8484", &["127.0.0.1:8484"])).unwrap();
         assert_eq!(way.address, "127.0.0.1:8484".parse().unwrap());
         assert!(Way::of(&listen("127.0.0.1:0", &[])).is_err());
+    }
+
+    #[test]
+    fn a_unix_socket_is_no_way() {
+        let fault = Way::of(&listen("/run/gate.sock", &[])).unwrap_err();
+        assert!(format!("{fault:?}").contains("run needs a TCP listener"));
     }
 }

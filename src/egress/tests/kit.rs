@@ -34,7 +34,7 @@ pub(super) fn policy() -> Policy {
         file: None,
         hash: String::new(),
         listen: Listen {
-            proxy: SocketAddr::from(([127, 0, 0, 1], 0)),
+            proxy: SocketAddr::from(([127, 0, 0, 1], 0)).into(),
             admin: SocketAddr::from(([127, 0, 0, 1], 0)),
             names: Vec::new(),
             tls: None,
@@ -71,6 +71,7 @@ pub(super) fn policy() -> Policy {
             shutdown: Duration::from_secs(30),
         },
         resolvers: Vec::new(),
+        intercept: None,
         hosts: Default::default(),
     }
 }

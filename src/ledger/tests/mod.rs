@@ -83,6 +83,7 @@ pub(super) fn call_facts(number: u64, card: &str) -> CallFacts {
         route: Some("POST /chat/completions".to_owned()),
         host: None,
         failure_label: None,
+        peer_uid: None,
         body: Some(BodyFacts {
             len: 2048,
             sha256: [5; 32],
