@@ -118,7 +118,7 @@ impl Note {
         }))
     }
 
-    /// Whether it is signed and its size reaches over the record of this `seq`. Whether the records have its root, [`Note::holds`] says.
+    /// Whether it is signed and its size reaches over the record of this `seq`. Whether the records have its root, `Note::holds` says.
     pub fn covers(&self, seq: u64) -> bool {
         self.signed && self.size.is_some_and(|size| seq < size)
     }

@@ -1,6 +1,6 @@
 //! The vocabularies: what an API's request may name, as data in `policies/vocabulary/*.toml`, one file for each API, and what a host adds in the policy.
 //!
-//! Promises: a member name, a closed value or a type that is neither in the file nor added by the host is not in the [`Vocabulary`]; what the file has, no
+//! Promises: a member name, a closed value or a type that is neither in the file nor added by the host is not in the `Vocabulary`; what the file has, no
 //! host can change. It reads nobody. The language of a file:
 //!
 //! - `[shape.NAME]` is an object; each key is a member name, each value its type. `request` is the body.
@@ -8,7 +8,7 @@
 //!   `data_url` (a picture whose bytes are one of the fixture's files, as a data URL), `base64` (the same, bare), `number`, `boolean`, `null`, `'word'` (a closed value), `@NAME` (an object of that shape), `[TYPE]` (an array), `{TYPE}` (an object whose
 //!   names are free, so must be covered), `any` (covered strings, and arrays and objects of `any`: no number, boolean or null, which are data there and no parameters).
 //!
-//! A string may be covered wherever it stands, closed values or not; that is the checker's matter. A host's types are fewer: see [`Adding`].
+//! A string may be covered wherever it stands, closed values or not; that is the checker's matter. A host's types are fewer: see `Adding`.
 
 mod expression;
 mod host;
