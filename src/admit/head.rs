@@ -273,7 +273,7 @@ fn known<'a>(host: Option<&'a Arc<Host>>, policy: &Policy) -> Result<&'a Arc<Hos
         Denied::new(
             Reason::PinUnknown,
             Field::HostPin,
-            format!("host_pin is not the name of a host in the policy, byte for byte; known: {} (leafgate pin list --policy FILE shows them)", names.join(", ")),
+            format!("host_pin is not the name of a host in the policy, byte for byte; known: {} (leafgate pin list --policy FILE shows those of the file; where it shows this one, its reload was refused: leafgate policy check FILE says why)", names.join(", ")),
         )
     })
 }

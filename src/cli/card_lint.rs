@@ -40,7 +40,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     let policy = match &args.policy {
-        Some(file) => Some(policy::load(Some(file))?),
+        Some(file) => Some(policy::load_to_look(Some(file))?),
         None => None,
     };
     let entries = match &policy {

@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     let reading = read(&args.card)?;
     let decision = classify(&reading);
     let ruling = decision.ruling();
-    let policy = Arc::new(policy::load(args.policy.as_ref())?);
+    let policy = Arc::new(policy::load_to_look(args.policy.as_ref())?);
     let admitted = admission(decision, &policy, &args.path, body(args)?)?;
     if args.json {
         let mut facts = facts(&args.card, &reading, &ruling);

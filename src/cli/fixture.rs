@@ -184,7 +184,7 @@ fn taken_as_text(file: &Path) -> Option<String> {
 }
 
 fn list(args: &List, out: &mut Out) -> Result<Done, Failure> {
-    let policy = policy::load(args.policy.as_ref())?;
+    let policy = policy::load_to_look(args.policy.as_ref())?;
     let rows = rooms::fixture_list(&policy)?;
     let width = rows.iter().map(|row| row.id.chars().count()).max();
     for row in &rows {

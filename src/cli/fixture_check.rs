@@ -71,7 +71,7 @@ struct Verdict {
 }
 
 pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
-    let policy = policy::load(args.policy.as_ref())?;
+    let policy = policy::load_to_look(args.policy.as_ref())?;
     let host = rooms::host(&policy, args.host.as_deref())?;
     let (_, fixture) = rooms::fixture_open(&policy, args.id.as_deref())?;
     let against = Against {

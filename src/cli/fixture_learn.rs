@@ -149,6 +149,11 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     if let Some(digest) = &args.accept {
         let here = outcome.digest();
         if !digest.is_empty() && *digest != here {
+            if outcome.offered.is_empty() {
+                return Err(Failure::new(
+                    "--accept: this run proposes nothing; what that look showed may be written already. Nothing was written now",
+                ));
+            }
             return Err(Failure::new(format!(
                 "--accept: this run proposes something else than what was shown ({here}); nothing was written. Look again without --accept, and read it anew"
             )));
@@ -163,7 +168,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
 
 impl Subject {
     fn open(args: &Args) -> Result<Subject, Failure> {
-        let policy = policy::load(args.policy.as_ref())?;
+        let policy = policy::load_to_look(args.policy.as_ref())?;
         let host = rooms::host(&policy, args.host.as_deref())?;
         let (entry, fixture) = rooms::fixture_open(&policy, args.id.as_deref())?;
         let glue = fixture::glue_of(&policy.fixtures.lock, &entry)

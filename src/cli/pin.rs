@@ -141,6 +141,9 @@ fn list(args: &List, out: &mut Out) -> Result<Done, Failure> {
             }))?;
         }
     } else {
+        if args.policy.is_none() {
+            out.line("the built-in policy, since no --policy was given")?;
+        }
         for line in lines(&policy, now, out) {
             out.line(line)?;
         }
