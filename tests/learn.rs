@@ -383,6 +383,13 @@ fn what_was_read_is_what_is_accepted() {
     );
     assert_eq!(status, Some(2), "{err}");
     assert!(err.contains("--except: its numbers"), "{err}");
+    assert_eq!(
+        digest.len(),
+        32,
+        "long enough that no other proposal has it"
+    );
+    let (status, _, err) = run(dir, &format!("{learn} --accept={}", &digest[..12]));
+    assert_eq!(status, Some(2), "{err}");
     let (status, out, _) = run(dir, &format!("{learn} --accept={digest}"));
     assert_eq!(status, Some(0), "{out}");
     assert!(dir.join("quiz.glue.json").exists());

@@ -30,7 +30,7 @@ use crate::vocabulary::Vocabularies;
 #[command(after_help = "\
 Example:
   leafgate fixture learn --id seed-04 -- python my_eval.py
-  leafgate fixture learn --id seed-04 --accept=3f2a91c07b4d -- python my_eval.py    what a look proposed, or nothing
+  leafgate fixture learn --id seed-04 --accept=DIGEST -- python my_eval.py    what a look showed, or nothing
   leafgate fixture learn --id seed-04 -- lm_eval --model_args base_url={base_url}/chat/completions …
 
 The command gets OPENAI_BASE_URL, OPENAI_API_BASE and ANTHROPIC_BASE_URL (and API keys where they are not set);
@@ -104,20 +104,34 @@ struct Outcome {
     /// Models that the bodies name and the policy does not.
     models: Vec<String>,
     written: Option<fixture::Accepted>,
+    /// Of what is offered, and for what.
+    digest: String,
 }
 
-impl Outcome {
-    /// Twelve hex digits of the SHA-256 of what would be written as glue: what was read is what is accepted.
-    fn digest(&self) -> String {
-        let texts: Vec<&str> = self.offered.iter().map(|(_, one)| &*one.text).collect();
-        let json = serde_json::to_vec(&texts).unwrap_or_default();
-        let digest = Sha256::digest(json);
-        digest
-            .iter()
-            .take(6)
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+/// 32 hex digits of the SHA-256 of what would be written, and for which fixture: what was read is what is accepted.
+fn digest(entry: &Entry, offered: &[(usize, Proposal)], bodies: &[[u8; 32]]) -> String {
+    let texts: Vec<&str> = offered.iter().map(|(_, one)| &*one.text).collect();
+    let all = (entry.id.as_str(), entry.hash.as_str(), texts, bodies);
+    let json = serde_json::to_vec(&all).unwrap_or_default();
+    let digest = Sha256::digest(json);
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// The hashes that `--exact` would record, in an order that does not hang on which call came first.
+fn hashes(args: &Args, samples: &[Sample]) -> Vec<[u8; 32]> {
+    if !args.exact {
+        return Vec::new();
     }
+    let mut hashes: Vec<[u8; 32]> = samples
+        .iter()
+        .map(|sample| Sha256::digest(&sample.body).into())
+        .collect();
+    hashes.sort_unstable();
+    hashes
 }
 
 pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
@@ -146,10 +160,12 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         ));
     }
     let mut outcome = subject.outcome(args, &capture.samples)?;
+    let bodies = hashes(args, &capture.samples);
+    outcome.digest = digest(&subject.entry, &outcome.offered, &bodies);
     if let Some(digest) = &args.accept {
-        let here = outcome.digest();
-        if !digest.is_empty() && *digest != here {
-            if outcome.offered.is_empty() {
+        let here = &outcome.digest;
+        if !digest.is_empty() && digest != here {
+            if outcome.offered.is_empty() && !args.exact {
                 return Err(Failure::new(
                     "--accept: this run proposes nothing; what that look showed may be written already. Nothing was written now",
                 ));
@@ -158,7 +174,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
                 "--accept: this run proposes something else than what was shown ({here}); nothing was written. Look again without --accept, and read it anew"
             )));
         }
-        outcome.written = Some(subject.write(args, &outcome, &capture.samples)?);
+        outcome.written = Some(subject.write(&outcome, &bodies)?);
     }
     tell::outcome(args, &subject, &outcome, out)?;
     let open = outcome.written.is_none() && (args.exact || !outcome.offered.is_empty());
@@ -215,30 +231,18 @@ impl Subject {
                 .collect(),
             learned,
             offered,
+            digest: String::new(),
             written: None,
         })
     }
 
-    fn write(
-        &self,
-        args: &Args,
-        outcome: &Outcome,
-        samples: &[Sample],
-    ) -> Result<fixture::Accepted, Failure> {
+    fn write(&self, outcome: &Outcome, bodies: &[[u8; 32]]) -> Result<fixture::Accepted, Failure> {
         let glue: Vec<String> = outcome
             .offered
             .iter()
             .map(|(_, proposal)| proposal.text.clone())
             .collect();
-        let bodies: Vec<[u8; 32]> = if args.exact {
-            samples
-                .iter()
-                .map(|sample| Sha256::digest(&sample.body).into())
-                .collect()
-        } else {
-            Vec::new()
-        };
-        fixture::accept(&self.policy.fixtures.lock, &self.entry.id, &glue, &bodies)
+        fixture::accept(&self.policy.fixtures.lock, &self.entry.id, &glue, bodies)
             .map_err(rooms::add_failed)
     }
 }

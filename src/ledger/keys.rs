@@ -187,6 +187,12 @@ impl Keys {
     /// Reads the keys, or makes them where the ledger is `new` (no segment is there).
     pub(super) fn open(dir: &Path, new: bool) -> Result<Keys, LedgerError> {
         let signer = match Signer::read(dir, SIGNER_FILE)? {
+            Some(signer) if new => {
+                tracing::warn!(
+                    "the ledger's folder has a signing key and no record; a new ledger begins under that key. If there were records, somebody took them away"
+                );
+                signer
+            }
             Some(signer) => signer,
             None if new => {
                 let (signer, text) = Signer::make(dir)?;

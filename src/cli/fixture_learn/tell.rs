@@ -259,7 +259,7 @@ fn bound(outcome: &Outcome, out: &mut Out) -> Result<(), Failure> {
     } else {
         out.line(format!(
             "{label}  {now} of {bodies} bodies now, {then} with this glue; --accept={} writes exactly this",
-            outcome.digest()
+            outcome.digest
         ))?;
     }
     places(tally, out)
@@ -302,7 +302,8 @@ fn exact(subject: &Subject, outcome: &Outcome, out: &mut Out) -> Result<(), Fail
             ))?;
         }
         None => out.line(format!(
-            "{label}  {bodies} bodies would be recorded for {id}; --accept writes their hashes"
+            "{label}  {bodies} bodies would be recorded for {id}; --accept={} writes exactly their hashes",
+            outcome.digest
         ))?,
     }
     if !outcome.now.all() {

@@ -260,3 +260,47 @@ fn a_copy_that_fails_does_not_latch_is_shown_and_is_tried_again() {
     assert_eq!(fs::read(kept.join("checkpoint")).expect("a copy"), own);
     whole(&dir);
 }
+
+#[test]
+fn a_copy_from_before_a_prune_is_written_anew_and_a_cut_after_that_is_still_found() {
+    let dir = folder();
+    let settings = copied(&dir);
+    run(&settings, 2);
+    let at = dir.path().join("ledger");
+    super::super::rotate_key(&at).expect("rotated");
+    super::super::seal(&at).expect("sealed");
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
+    let pruning = super::super::prune(&at, soon, &mut |_| true).expect("pruned");
+    assert!(pruning.done);
+    run(&settings, 1);
+    let copy = fs::read_to_string(dir.path().join("kept/checkpoint")).expect("a copy");
+    assert_eq!(
+        copy,
+        fs::read_to_string(at.join("checkpoint")).expect("a checkpoint")
+    );
+    save(&dir, "short");
+    run(&settings, 2);
+    put_back(&dir, "short");
+    assert!(refused(&settings).contains("was cut"));
+}
+
+#[test]
+fn a_longer_ledger_without_its_checkpoint_refuses_the_start() {
+    let dir = folder();
+    let settings = settings(dir.path());
+    // `open` alone is what a crash of the first start leaves; one more record is not.
+    for messages in [0, 3] {
+        run(&settings, messages);
+        fs::remove_file(dir.path().join("ledger/checkpoint")).expect("removed");
+        assert!(refused(&settings).contains("checkpoint"), "{messages}");
+        fs::remove_dir_all(dir.path().join("ledger")).expect("removed");
+    }
+    run(&settings, 0);
+    let segment = dir.path().join("ledger/000000000000.jsonl");
+    let text = fs::read_to_string(&segment).expect("a segment");
+    let first = text.split_inclusive('\n').next().expect("open");
+    fs::write(&segment, first).expect("cut");
+    fs::remove_file(dir.path().join("ledger/checkpoint")).expect("removed");
+    run(&settings, 1);
+    whole(&dir);
+}
