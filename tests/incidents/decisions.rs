@@ -22,7 +22,7 @@ fn on(place: &Place, path: &str, body: &Value) -> crate::Reply {
 /// checked.
 #[test]
 fn a_check_that_cannot_be_made_refuses() {
-    let place = Place::new();
+    let place = Place::plain();
     let bound = format!("{}{FIXTURE}{}", GLUE[0], GLUE[1]);
     let private = format!("My number is 078-05-1120 {CANARY}");
     let bodies = |text: &str, stream: bool| {

@@ -39,7 +39,7 @@ pub struct Place {
 }
 
 impl Place {
-    pub fn new() -> Place {
+    pub fn plain() -> Place {
         Place::before(Host::ok(), "", "")
     }
 

@@ -42,7 +42,7 @@ fn statuses(answers: &str) -> Vec<&str> {
 /// mitmproxy: a coding that only contains `chunked` was taken for chunked here and for nothing there, so that a request lay in a body.
 #[test]
 fn a_request_in_a_body_is_no_request() {
-    let place = Place::new();
+    let place = Place::plain();
     let inner = hidden(&place);
     let chunk = format!("{:x}\r\n{inner}\r\n0\r\n\r\n", inner.len());
     for framing in [
@@ -102,7 +102,7 @@ fn an_answer_in_an_answer_is_no_answer() {
         assert_eq!(place.host.accepts(), 2, "{framing}: not used again");
     }
     // The twin: two clean answers, one connection.
-    let place = Place::new();
+    let place = Place::plain();
     for _ in 0..2 {
         assert_eq!(place.call(&card(json!({})), &body()).status, 200);
     }
@@ -112,7 +112,7 @@ fn an_answer_in_an_answer_is_no_answer() {
 /// pingora: an answer out of the cache, the request's body not read, and its bytes taken for the next request of the connection.
 #[test]
 fn an_answer_before_the_body_was_read_makes_no_request_of_it() {
-    let place = Place::new();
+    let place = Place::plain();
     let inner = hidden(&place);
     let of = |line: &str, card: &str, framing: &str| {
         format!(
@@ -160,7 +160,7 @@ fn an_answer_before_the_body_was_read_makes_no_request_of_it() {
 /// pingora: a request that asks for another protocol turned the connection into a pipe before the host had agreed.
 #[test]
 fn nothing_becomes_a_pipe() {
-    let place = Place::new();
+    let place = Place::plain();
     let inner = hidden(&place);
     let text = String::from_utf8(body()).unwrap();
     let with = |more: &str| {
@@ -200,7 +200,7 @@ fn nothing_becomes_a_pipe() {
 /// httpjail: judged by the absolute target, sent with the client's own `Host`, by which a shared front chooses whose server answers.
 #[test]
 fn the_host_that_was_judged_is_the_host_that_is_named() {
-    let place = Place::new();
+    let place = Place::plain();
     let authority = format!("{HOST}:{}", place.host.address.port());
     let text = String::from_utf8(body()).unwrap();
     let send = |target: &str, lines: &str| {

@@ -14,7 +14,7 @@ use crate::support::{HOST, Host, Reply, body, card, entry, response};
 /// at its end.
 #[test]
 fn another_spelling_of_a_name_is_no_name() {
-    let place = Place::new();
+    let place = Place::plain();
     let text = String::from_utf8(body()).unwrap();
     let target = |name: &str, pin: &str| -> Reply {
         let authority = format!("{name}:{}", place.host.address.port());
@@ -64,8 +64,11 @@ fn another_spelling_of_a_name_is_no_name() {
     );
 }
 
+/// Of each question, the addresses in its answer.
+type Answers = Vec<Vec<[u8; 4]>>;
+
 /// A name server that gives the next of these answers to each question for an IPv4 address, and the last one for ever.
-fn name_server(answers: Vec<Vec<[u8; 4]>>) -> (String, Arc<AtomicUsize>) {
+fn name_server(answers: Answers) -> (String, Arc<AtomicUsize>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -104,7 +107,7 @@ fn the_address_that_was_checked_is_the_address_that_is_dialled() {
     const GOOD: [u8; 4] = [127, 0, 0, 1];
     const INSIDE: [u8; 4] = [127, 0, 0, 2];
     // What happens to three calls, each on a connection of its own.
-    let rows: [(Vec<Vec<[u8; 4]>>, [u16; 3]); 5] = [
+    let rows: [(Answers, [u16; 3]); 5] = [
         (vec![vec![GOOD], vec![INSIDE]], [200, 422, 422]),
         (vec![vec![INSIDE], vec![GOOD]], [422, 200, 200]),
         (vec![vec![GOOD], vec![INSIDE], vec![GOOD]], [200, 422, 200]),
