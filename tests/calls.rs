@@ -395,11 +395,13 @@ fn absolute_form_lies_under_the_pinned_base_url() {
         gate.raw(format!("POST http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\nleafgate-card: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{payload}", card(json!({})), payload.len()).as_bytes())
     };
     let authority = format!("{HOST}:{}", host.address.port());
+    let bracketed = format!("[{HOST}]:{}", host.address.port());
     assert_eq!(send(&authority, "/v1/chat/completions").status, 200);
     for (authority, path) in [
         (&*authority, "/v2/chat/completions"),
         (&authority, "/v1chat/completions"),
         ("other.example.org", "/v1/chat/completions"),
+        (&bracketed, "/v1/chat/completions"),
         (HOST, "/v1/chat/completions"),
         (&authority, "/chat/completions"),
     ] {

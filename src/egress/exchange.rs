@@ -223,7 +223,8 @@ fn failed(stop: Stop, account: &mut Account) -> Failed {
 }
 
 fn answer(inner: &Arc<Inner>, departure: Departure, mut account: Account, live: Live) -> Answer {
-    let head = *live.head;
+    let mut head = *live.head;
+    head.keep_back(&departure.host.credential);
     account.begin_answer(head.status.as_u16(), Sniff::of(&head.headers));
     let mut body = AnswerBody {
         inner: inner.clone(),
