@@ -90,6 +90,10 @@ async fn run(
         }
     }
     let mut conn = dial::dial(inner, &departure.policy, host, account).await?;
+    // What a host says before it was asked is the answer of no call.
+    if !conn.wire.quiet() {
+        return Err(failed(Stop::Unwritten, account));
+    }
     match talk(&mut conn, &mut uplink, &departure.method, limits, account).await {
         Ok((head, clean)) => Ok(live(conn, head, uplink, clean)),
         Err(stop) => Err(failed(stop, account)),
