@@ -241,10 +241,24 @@ impl Gate {
         if policy.listen.token.is_some() {
             out.line("  token     clients send it as leafgate-token")?;
         }
+        out.line(self.edits())?;
         out.line(
             "  doctor    leafgate doctor, in the client's shell, shows what could go round this",
         )?;
         Ok(())
+    }
+
+    /// When a changed file is taken, and where that is seen.
+    fn edits(&self) -> String {
+        let files = match self.policy.file {
+            Some(_) => "policy, cards and fixtures",
+            None => "cards and fixtures",
+        };
+        let within = ingress::TAKEN_WITHIN.as_secs_f32();
+        let admin = &self.admin;
+        format!(
+            "  edits     to {files} are taken within {within} s: the log says reloaded, and http://{admin}/readyz what is wrong"
+        )
     }
 
     /// Drains the calls in flight until `hurry` is over, then the ledger, which is never hurried.
