@@ -64,6 +64,7 @@ fn the_commands_of_a_refusal_name_the_policy_in_force_by_a_path_that_works_anywh
     let good = body();
     let unbound = body_with(CANARY);
     for (reason, change, body, count) in [
+        ("body_unbound", json!({}), &unbound, 2),
         (
             "pin_unknown",
             json!({"host_pin": "other.example.org"}),
@@ -88,7 +89,6 @@ fn the_commands_of_a_refusal_name_the_policy_in_force_by_a_path_that_works_anywh
             &good,
             1,
         ),
-        ("body_unbound", json!({}), &unbound, 2),
     ] {
         let reply = gate.call(&card(change), body);
         assert_eq!(reply.reason(), reason, "{reply:?}");
