@@ -235,6 +235,10 @@ fn serve_says_when_edits_are_taken_and_its_log_says_what_the_ledger_says() {
     )
     .unwrap();
     wait(&err, "leafgate::cards: reloaded cards=2");
+    // Read again while it is young, and not news.
+    std::thread::sleep(Duration::from_millis(2500));
+    let told = std::fs::read_to_string(&err).unwrap();
+    assert_eq!(told.matches("leafgate::cards").count(), 1, "{told}");
     let base = banner
         .lines()
         .find_map(|line| line.trim().strip_prefix("base URL  "))

@@ -17,6 +17,7 @@ use tracing_subscriber::EnvFilter;
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::{oracle, pin, policy};
 use crate::admin;
+use crate::files::shell_word;
 use crate::ingress::{self, Live, Running};
 use crate::ledger::{Ledger, RunFacts};
 use crate::metrics::{Metrics, Readings};
@@ -228,7 +229,10 @@ impl Gate {
         let names: Vec<&str> = cards.iter().map(|(name, _)| name.as_str()).collect();
         let dir = policy.cards_dir.display().to_string();
         let known = match names.as_slice() {
-            [] => "none yet; leafgate card new fills one".to_owned(),
+            [] => format!(
+                "none yet; leafgate card new --out {} fills one",
+                safe(&shell_word(&policy.cards_dir.join("NAME.json")))
+            ),
             [first @ .., _] if first.len() >= 5 => {
                 format!("{}, … ({})", names[..5].join(", "), names.len())
             }
@@ -242,9 +246,10 @@ impl Gate {
             out.line("  token     clients send it as leafgate-token")?;
         }
         out.line(self.edits())?;
-        out.line(
-            "  doctor    leafgate doctor, in the client's shell, shows what could go round this",
-        )?;
+        out.line(format!(
+            "  doctor    leafgate doctor{}, in the client's shell, shows what could go round this",
+            policy.flag()
+        ))?;
         Ok(())
     }
 

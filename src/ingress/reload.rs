@@ -93,7 +93,10 @@ pub(super) fn run(shared: &Arc<Shared>, signals: &Receiver<Signal>) {
 fn look_at_cards(shared: &Shared, watch: &mut CardWatch) {
     let live = shared.live.load_full();
     if let Some(cards) = watch.look(&live.policy.cards_dir, &live.cards) {
-        tracing::info!(target: "leafgate::cards", cards = cards.iter().count(), "reloaded");
+        // A card that was written a moment before it was read is read again, and most often says the same.
+        if cards.iter().ne(live.cards.iter()) {
+            tracing::info!(target: "leafgate::cards", cards = cards.iter().count(), "reloaded");
+        }
         shared.live.store(Arc::new(Live {
             policy: live.policy.clone(),
             cards: Arc::new(cards),

@@ -219,7 +219,7 @@ fn show_tells_a_release_from_its_records_alone() {
         "+ The SHA-256 of what was sent is the one that the decision cleared.",
         "the address dialled was 203.0.113.7:443",
         "status 200",
-        "(sealed: 9 bytes outside the grammar, recorded as length and HMAC only)",
+        "do not list: the record has its length (9 bytes) and an HMAC alone",
         "Record 2 names that hash as the one before it.",
         "There is no checkpoint in the folder.",
     ] {
@@ -434,7 +434,16 @@ fn show_says_what_the_records_cannot_tell_and_where_they_contradict() {
     // The decision was pruned away.
     let story = told(outcome("01A", 3, "aa", "c1", json!("m")));
     assert!(
-        story.contains("record 3, is not in these segments"),
+        story.contains("record 3, is not in these segments")
+            && story.contains("The model that the host named: m. "),
+        "{story}"
+    );
+    // A model that the policy does not list fits its grammar all the same: what is said is why it is not shown.
+    let model = json!({"len": 8, "mac": "ab".repeat(32)});
+    let story = told(outcome("01A", 3, "aa", "c1", model));
+    assert!(
+        story.contains("its models in the policy do not list: the record has its length (8 bytes)")
+            && !story.contains("outside the grammar"),
         "{story}"
     );
     // Nothing in a record steers the terminal.
