@@ -1,11 +1,11 @@
-//! Opening files that others may write: cards, fixtures, locks, policies, secrets.
+//! Files that others may write too: cards, fixtures, locks, policies, secrets; and their names in a command.
 //!
 //! Promises: only a regular file is opened, and the opening never waits (a FIFO would, for ever); a [`Stamp`] tells one version of a file from
-//! another without reading it. It does not promise that two writes within the clock's grain bear different stamps: see [`Stamp::young`].
+//! another without reading it; a file that is replaced is at each moment whole, the old or the new. It does not promise that two writes within the clock's grain bear different stamps: see [`Stamp::young`].
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{Error, ErrorKind, Read as _, Result};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{Error, ErrorKind, Read as _, Result, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -70,6 +70,51 @@ impl Stamp {
                 i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
             });
         self.changed.0 >= now.saturating_sub(1)
+    }
+}
+
+/// Replaces a file whole (written beside it, synced, renamed), with the mode it had. A symbolic link is followed: what it names is replaced, the link stays.
+pub(crate) fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
+    let file = fs::canonicalize(file)?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let mode = fs::metadata(&file)?.permissions().mode() & 0o7777;
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let beside = folder.join(format!(".{name}.{}.new", std::process::id()));
+    let write = || {
+        let mut new = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside)?;
+        new.write_all(bytes)?;
+        new.set_permissions(fs::Permissions::from_mode(mode))?;
+        new.sync_all()?;
+        fs::rename(&beside, &file)?;
+        File::open(folder)?.sync_all()
+    };
+    let done = write();
+    if done
+        .as_ref()
+        .is_err_and(|error| error.kind() != ErrorKind::AlreadyExists)
+    {
+        // Nothing to add to the error where this fails too.
+        let _ = fs::remove_file(&beside);
+    }
+    done
+}
+
+/// A path as one word of a POSIX shell.
+pub(crate) fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
+        return text;
+    }
+    let text = text.replace('\'', "'\\''");
+    if text.starts_with('-') {
+        format!("'./{text}'")
+    } else {
+        format!("'{text}'")
     }
 }
 

@@ -117,7 +117,7 @@ pub async fn check_head(
                 local: true,
             });
         }
-        let fixture = fixture(&id, &hash, host, fixtures).await?;
+        let fixture = fixture(&id, &hash, host, policy, fixtures).await?;
         if let (Eligible::Release(_), &Method::POST) = (&eligible, head.method) {
             media(head.headers)?;
         }
@@ -262,10 +262,14 @@ fn placeholder(pin: &str, policy: &Policy) -> Result<(), Denied> {
 fn known<'a>(host: Option<&'a Arc<Host>>, policy: &Policy) -> Result<&'a Arc<Host>, Denied> {
     host.ok_or_else(|| {
         let names: Vec<&str> = policy.hosts.keys().map(HostPin::as_str).take(4).collect();
+        let more = match policy.file {
+            None => "this is the built-in policy; leafgate serve --policy FILE takes another".to_owned(),
+            Some(_) => format!("leafgate pin list{} shows those of the file; where it shows this one, its reload was refused: leafgate policy check {} says why", policy.flag(), policy.told_file()),
+        };
         Denied::new(
             Reason::PinUnknown,
             Field::HostPin,
-            format!("host_pin is not the name of a host in the policy, byte for byte; known: {} (leafgate pin list --policy FILE shows those of the file; where it shows this one, its reload was refused: leafgate policy check FILE says why)", names.join(", ")),
+            format!("host_pin is not the name of a host in the policy, byte for byte; known: {} ({more})", names.join(", ")),
         )
     })
 }
@@ -281,8 +285,10 @@ fn fresh(host: &Host, policy: &Policy, now: Timestamp) -> Result<(), Denied> {
             Reason::PinStale,
             Field::HostPin,
             format!(
-                "the pin {} {what}; read the host's page again, then run leafgate pin confirm {} --policy FILE",
-                host.pin, host.pin
+                "the pin {} {what}; read the host's page again, then run leafgate pin confirm {}{}",
+                host.pin,
+                host.pin,
+                policy.flag()
             ),
         )
     };
@@ -301,6 +307,7 @@ async fn fixture(
     id: &FixtureId,
     hash: &FixtureHash,
     host: &Host,
+    policy: &Policy,
     fixtures: &Registry,
 ) -> Result<Option<Arc<Fixture>>, Denied> {
     if !host.checks_fixture() {
@@ -308,13 +315,14 @@ async fn fixture(
     }
     fixtures.admit(id, hash).await.map(Some).map_err(|reason| {
         let (field, hint) = if reason == Reason::FixtureUnknown {
-            (Field::FixtureId, "is not in fixtures.lock; register its file with leafgate fixture add")
+            (Field::FixtureId, "is not in fixtures.lock; register its file with")
         } else if reason == Reason::FixtureMismatch {
-            (Field::FixtureHash, "is registered under another hash; hash the file again, and correct the card or run leafgate fixture add")
+            (Field::FixtureHash, "is registered under another hash; hash the file again, and correct the card or run")
         } else {
-            (Field::FixtureHash, "no longer has its recorded hash on disk; restore the file or run leafgate fixture add")
+            (Field::FixtureHash, "no longer has its recorded hash on disk; restore the file or run")
         };
-        Denied::new(reason, field, format!("fixture {id} {hint}"))
+        let add = policy.fixture_add(id.as_str());
+        Denied::new(reason, field, format!("fixture {id} {hint} {add}"))
     })
 }
 

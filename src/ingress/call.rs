@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 
 use super::answer::{self, Own};
 use super::body::{Bounds, HeldBytes, Unread, declared_too_large, keep};
-use super::log;
+use super::log::{self, End};
 use super::path::{Path, split_path};
 use super::reply::{Reply, Share};
 use super::state::{Live, Shared};
@@ -201,17 +201,24 @@ impl Call {
             Ok(cleared) => cleared,
             Err(unrecorded) => {
                 let own = Own::unrecorded(unrecorded.reason, self.policy().refused_status);
-                log::call(&facts, own.verdict, own.reason, self.began);
+                log::call(&facts, End::of(own.verdict, own.reason), self.began);
                 return Ok(self.answer(own, Some(share)));
             }
         };
         self.shared.metrics.decision(self.began.elapsed());
-        let sent = super::reply::unless_gone(&self.wire, self.shared.egress.send(cleared))
-            .await
-            .ok_or(Gone)?;
+        let egress = &self.shared.egress;
+        let Some(sent) = super::reply::unless_gone(&self.wire, egress.send(cleared)).await else {
+            let end = End::failed(&facts, egress.dropped_by());
+            log::call(&facts, end, self.began);
+            return Err(Gone);
+        };
         match sent {
             Err(failed) => {
-                log::call(&facts, Verdict::Refuse, failed.reason, self.began);
+                log::call(
+                    &facts,
+                    End::failed(&facts, failed.reason.code()),
+                    self.began,
+                );
                 Ok(self.answer(
                     Own::failed(
                         self.id,
@@ -224,7 +231,7 @@ impl Call {
                 ))
             }
             Ok(answer) => {
-                log::call(&facts, Verdict::Forward, ruling.reason, self.began);
+                log::call(&facts, End::of(Verdict::Forward, ruling.reason), self.began);
                 self.shared
                     .metrics
                     .call(Some(ruling.leaf), Verdict::Forward, ruling.reason);

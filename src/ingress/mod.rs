@@ -30,7 +30,7 @@ mod wire;
 
 pub use chunked::{ChunkFault, Chunked};
 pub use head::{Framing, HeadFacts, HeadFault, Names, check, scan};
-pub use reload::Signal;
+pub use reload::{Signal, TAKEN_WITHIN};
 pub use state::{Live, LoadError, Shared};
 pub use tls::TlsError;
 

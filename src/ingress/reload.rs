@@ -17,6 +17,9 @@ use crate::policy::{Fault, Policy};
 /// Between two looks at the files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// In how long a changed file is taken: two looks after the change, and the time that they take.
+pub const TAKEN_WITHIN: Duration = Duration::from_millis(2500);
+
 /// Bytes of a watched file that are read.
 const WATCHED_BYTES: u64 = 64 << 20;
 
@@ -90,6 +93,10 @@ pub(super) fn run(shared: &Arc<Shared>, signals: &Receiver<Signal>) {
 fn look_at_cards(shared: &Shared, watch: &mut CardWatch) {
     let live = shared.live.load_full();
     if let Some(cards) = watch.look(&live.policy.cards_dir, &live.cards) {
+        // A card that was written a moment before it was read is read again, and most often says the same.
+        if cards.iter().ne(live.cards.iter()) {
+            tracing::info!(target: "leafgate::cards", cards = cards.iter().count(), "reloaded");
+        }
         shared.live.store(Arc::new(Live {
             policy: live.policy.clone(),
             cards: Arc::new(cards),
