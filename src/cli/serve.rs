@@ -297,7 +297,7 @@ fn admin_shared(running: &Running, metrics: Arc<Metrics>, policy: &Policy) -> Ar
                 },
                 ledger,
                 policy_hash: shared.live.load().policy.hash.clone(),
-                policy_error: shared.reload_error.load_full(),
+                policy_error: shared.reload_errors.first(),
             }
         }),
     })
