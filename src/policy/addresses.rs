@@ -26,6 +26,13 @@ const fn v6(head: [u16; 4], prefix: u8) -> Network {
     }
 }
 
+const fn one(bits: u128) -> Network {
+    Network {
+        address: IpAddr::V6(Ipv6Addr::from_bits(bits)),
+        prefix: 128,
+    }
+}
+
 /// IPv4 that is not public.
 const NOT_PUBLIC_V4: [Network; 17] = [
     v4(0, 0, 0, 0, 8),          // "this network", RFC 791
@@ -63,8 +70,16 @@ const PRIVATE: [Network; 4] = [
     v4(192, 168, 0, 0, 16),
     v6([0xfc00, 0, 0, 0], 7),
 ];
-/// The metadata service of Amazon's machines over IPv6: unique-local, and yet no private host.
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+/// Where clouds answer a machine with its own credentials over IPv6: unique-local, and yet no private host. Source: each cloud's page on
+/// instance metadata.
+const METADATA_V6: [Network; 6] = [
+    v6([0xfd00, 0xec2, 0, 0], 32), // Amazon: metadata ::254, credentials of a pod ::23
+    one(0xfd20_00ce_0000_0000_0000_0000_0000_0254), // Google
+    one(0xfd00_00c1_0000_0000_0000_0000_a9fe_a9fe), // Oracle
+    one(0xfd00_0042_0000_0000_0000_0000_0000_0042), // Scaleway
+    one(0xfd00_a9fe_a9fe_0000_0000_0000_0000_0001), // Akamai (Linode)
+    one(0xfd00_0100_0000_0000_0000_0000_0100_0200), // Alibaba
+];
 
 impl Network {
     /// Whether the address lies in this prefix. An IPv6 address never lies in an IPv4 prefix, also where it embeds one.
@@ -118,7 +133,7 @@ impl Addresses {
             Addresses::Loopback => is_loopback(address),
             Addresses::Private => {
                 PRIVATE.iter().any(|network| network.contains(address))
-                    && address != IpAddr::V6(METADATA_V6)
+                    && !METADATA_V6.iter().any(|network| network.contains(address))
             }
             Addresses::Networks(networks) => {
                 let listed = |address| networks.iter().any(|network| network.contains(address));
@@ -194,5 +209,184 @@ fn embedded_v4(address: IpAddr) -> Embedded {
         // ISATAP (RFC 5214, section 6.1): interface identifier [02]00:5efe:IPv4 under any prefix.
         [.., 0 | 0x200, 0x5efe, _, _] => Embedded::Unclear,
         _ => Embedded::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The class that an address must be in.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Is {
+        Public,
+        Private,
+        Loopback,
+        Nothing,
+    }
+    use Is::{Loopback, Nothing, Private, Public};
+
+    fn is(address: IpAddr, expected: Is, row: &str) {
+        for (class, name) in [
+            (Addresses::Public, Public),
+            (Addresses::Private, Private),
+            (Addresses::Loopback, Loopback),
+        ] {
+            assert_eq!(
+                class.contains(address),
+                name == expected,
+                "{address} ({row}) in {class:?}"
+            );
+        }
+    }
+
+    /// Every block that no public host has, with the class of the address before it, of its own, and of the address behind it.
+    const BLOCKS: &[(&str, Is, Is, Is)] = &[
+        ("0.0.0.0/8", Nothing, Nothing, Public),
+        ("10.0.0.0/8", Public, Private, Public),
+        ("100.64.0.0/10", Public, Nothing, Public),
+        ("100.100.100.200/32", Nothing, Nothing, Nothing), // metadata
+        ("127.0.0.0/8", Public, Loopback, Public),
+        ("168.63.129.16/32", Public, Nothing, Public), // metadata
+        ("169.254.0.0/16", Public, Nothing, Public),
+        ("169.254.169.254/32", Nothing, Nothing, Nothing), // metadata
+        ("172.16.0.0/12", Public, Private, Public),
+        ("192.0.0.0/24", Public, Nothing, Public),
+        ("192.0.2.0/24", Public, Nothing, Public),
+        ("192.88.99.0/24", Public, Nothing, Public),
+        ("192.168.0.0/16", Public, Private, Public),
+        ("198.18.0.0/15", Public, Nothing, Public),
+        ("198.51.100.0/24", Public, Nothing, Public),
+        ("203.0.113.0/24", Public, Nothing, Public),
+        ("224.0.0.0/4", Public, Nothing, Nothing),
+        ("240.0.0.0/4", Nothing, Nothing, Nothing),
+        ("255.255.255.255/32", Nothing, Nothing, Nothing),
+        ("::/128", Nothing, Nothing, Loopback),
+        ("::1/128", Nothing, Loopback, Nothing),
+        ("::2/127", Loopback, Nothing, Nothing), // IPv4-compatible
+        ("64:ff9b:1::/48", Nothing, Nothing, Nothing),
+        ("100::/64", Nothing, Nothing, Nothing), // discard
+        ("100:0:0:1::/64", Nothing, Nothing, Nothing), // dummy, RFC 9780
+        ("1fff::/16", Nothing, Nothing, Public),
+        ("2001::/32", Public, Nothing, Nothing),     // Teredo
+        ("2001:2::/48", Nothing, Nothing, Nothing),  // benchmarking
+        ("2001:10::/28", Nothing, Nothing, Nothing), // ORCHID
+        ("2001:20::/28", Nothing, Nothing, Nothing), // ORCHIDv2
+        ("2001::/23", Public, Nothing, Public),
+        ("2001:db8::/32", Public, Nothing, Public),
+        ("3ffe::/16", Public, Nothing, Nothing),
+        ("3fff::/20", Nothing, Nothing, Public),
+        ("4000::/3", Public, Nothing, Nothing),
+        ("5f00::/16", Nothing, Nothing, Nothing),
+        ("fc00::/7", Nothing, Private, Nothing),
+        ("fe80::/10", Nothing, Nothing, Nothing),
+        ("fec0::/10", Nothing, Nothing, Nothing),
+        ("ff00::/8", Nothing, Nothing, Nothing),
+        ("fd00:ec2::/32", Private, Nothing, Private),
+        ("fd20:ce::254/128", Private, Nothing, Private),
+        ("fd00:c1::a9fe:a9fe/128", Private, Nothing, Private),
+        ("fd00:42::42/128", Private, Nothing, Private),
+        ("fd00:a9fe:a9fe::1/128", Private, Nothing, Private),
+        ("fd00:100::100:200/128", Private, Nothing, Private),
+    ];
+
+    /// The first and the last address, with those outside, where there are any.
+    fn edges(block: &str) -> [Option<IpAddr>; 4] {
+        let (address, prefix) = block.split_once('/').unwrap();
+        let prefix: u32 = prefix.parse().unwrap();
+        match address.parse().unwrap() {
+            IpAddr::V4(first) => {
+                let first = first.to_bits();
+                let last = first | u32::MAX.checked_shr(prefix).unwrap_or(0);
+                [
+                    first.checked_sub(1),
+                    Some(first),
+                    Some(last),
+                    last.checked_add(1),
+                ]
+                .map(|bits| bits.map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))))
+            }
+            IpAddr::V6(first) => {
+                let first = first.to_bits();
+                let last = first | u128::MAX.checked_shr(prefix).unwrap_or(0);
+                [
+                    first.checked_sub(1),
+                    Some(first),
+                    Some(last),
+                    last.checked_add(1),
+                ]
+                .map(|bits| bits.map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits))))
+            }
+        }
+    }
+
+    #[test]
+    fn each_block_begins_and_ends_where_it_does() {
+        for (block, before, inside, behind) in BLOCKS.iter().copied() {
+            let [a, b, c, d] = edges(block);
+            for (address, expected) in [(a, before), (b, inside), (c, inside), (d, behind)] {
+                if let Some(address) = address {
+                    is(address, expected, block);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_embeds_an_address_goes_no_further_than_it() {
+        let mut addresses = 0;
+        for (block, ..) in BLOCKS {
+            for address in edges(block).into_iter().flatten() {
+                let IpAddr::V4(inner) = address else { continue };
+                addresses += 1;
+                let low = u128::from(inner.to_bits());
+                let class = if is_public(address) { Public } else { Nothing };
+                for (head, bits) in [
+                    ("mapped", (0xffff << 32) | low),
+                    ("NAT64", (0x64_ff9b << 96) | low),
+                    ("6to4", (0x2002 << 112) | (low << 80)),
+                    ("6to4, with a host", (0x2002 << 112) | (low << 80) | 1),
+                ] {
+                    is(IpAddr::V6(Ipv6Addr::from_bits(bits)), class, head);
+                }
+                for (head, bits) in [
+                    ("translated", (0xffff_0000 << 32) | low),
+                    ("NAT64 of a site", (0x64_ff9b_0001 << 80) | low),
+                    ("Teredo server", (0x2001_0000 << 96) | (low << 64)),
+                    ("Teredo client", (0x2001_0000 << 96) | (low ^ 0xffff_ffff)),
+                    ("ISATAP", (0x2a00 << 112) | (0x5efe << 32) | low),
+                    ("ISATAP", (0x2a00 << 112) | (0x0200_5efe << 32) | low),
+                ] {
+                    is(IpAddr::V6(Ipv6Addr::from_bits(bits)), Nothing, head);
+                }
+                // :: and ::1 stand for themselves.
+                if low > 1 {
+                    is(IpAddr::V6(Ipv6Addr::from_bits(low)), Nothing, "compatible");
+                }
+                // The twin of ISATAP: one bit beside it, and it is a host as any other.
+                let beside = (0x2a00 << 112) | (0x5eff << 32) | low;
+                is(IpAddr::V6(Ipv6Addr::from_bits(beside)), Public, "no ISATAP");
+            }
+        }
+        assert!(addresses > 60, "{addresses}");
+    }
+
+    #[test]
+    fn a_listed_network_is_its_own_block_and_no_more() {
+        for (block, ..) in BLOCKS {
+            let (address, prefix) = block.split_once('/').unwrap();
+            let class = Addresses::Networks(vec![Network {
+                address: address.parse().unwrap(),
+                prefix: prefix.parse().unwrap(),
+            }]);
+            let unclear = |ip: IpAddr| matches!(embedded_v4(ip), Embedded::Unclear);
+            let [before, first, last, behind] = edges(block);
+            for ip in [first, last].into_iter().flatten() {
+                assert_eq!(class.contains(ip), !unclear(ip), "{ip} of {block}");
+            }
+            for ip in [before, behind].into_iter().flatten() {
+                assert!(!class.contains(ip), "{ip} beside {block}");
+            }
+        }
     }
 }
