@@ -1,7 +1,8 @@
 //! The policy's own name servers (`resolver.servers`): one question for A and one for AAAA, absolute, no search domain, no cache.
 //!
 //! Promises: every address record of an answer is checked; those that may be dialled are the name's own, by the aliases that stand in the
-//! same answer. An alias is never asked after. Both questions must be answered without error. Not promised: that the answer is true.
+//! same answer. An alias is never asked after. Both questions must be answered without error, and where one answer is that there is no such
+//! name, that stands. Not promised: that the answer is true.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -23,13 +24,15 @@ pub(super) struct Found {
     pub(super) own: Vec<IpAddr>,
     /// Under names that nobody asked for: never dialled, and checked all the same.
     pub(super) beside: Vec<IpAddr>,
+    /// The server says that there is no such name: an answer, and no other server is asked for a better one.
+    missing: bool,
 }
 
 impl Found {
     pub(super) fn only(own: Vec<IpAddr>) -> Found {
         Found {
             own,
-            beside: Vec::new(),
+            ..Found::default()
         }
     }
 
@@ -56,10 +59,21 @@ async fn ask_one(server: SocketAddr, name: &Name, limit: Duration) -> Option<Fou
         question(server, name, RecordType::A, limit),
         question(server, name, RecordType::AAAA, limit),
     );
-    let (mut found, six) = (four?, six?);
-    found.own.extend(six.own);
-    found.beside.extend(six.beside);
-    Some(found)
+    // Where either says that there is no such name, what the other says of it is not dialled.
+    let (four, six) = (four?, six?);
+    let missing = four.missing || six.missing;
+    let [mut own, mut beside] = [
+        [four.own, six.own].concat(),
+        [four.beside, six.beside].concat(),
+    ];
+    if missing {
+        beside.append(&mut own);
+    }
+    Some(Found {
+        own,
+        beside,
+        missing,
+    })
 }
 
 async fn question(
@@ -84,10 +98,15 @@ async fn question(
     } else {
         short.into_message()
     };
+    let code = answer.metadata.response_code;
+    let missing = code == ResponseCode::NXDomain;
     let whole = answer.metadata.message_type == MessageType::Response
-        && answer.metadata.response_code == ResponseCode::NoError
+        && (missing || code == ResponseCode::NoError)
         && !answer.metadata.truncation;
-    whole.then(|| sorted(&answer, name))
+    whole.then(|| Found {
+        missing,
+        ..sorted(&answer, name)
+    })
 }
 
 /// Tells the name's own addresses from those beside them.

@@ -73,7 +73,9 @@ async fn judged(pin: &str, policy: &Arc<Policy>, fixtures: &Registry) -> Option<
     };
     let release = match classify(&reading) {
         Decision::Release(release) => release,
-        other => return Some(other.ruling().reason.code()),
+        other @ (Decision::Hold(_) | Decision::Split(_)) => {
+            return Some(other.ruling().reason.code());
+        }
     };
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));

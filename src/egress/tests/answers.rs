@@ -153,7 +153,7 @@ async fn aliases_are_followed_in_the_answer_and_never_asked_after() {
 
 #[tokio::test]
 async fn an_answer_that_is_none_gives_no_address() {
-    let rows: [Row; 8] = [
+    let rows: [Row; 9] = [
         (
             "no such name, and an address",
             |m| {
@@ -161,6 +161,14 @@ async fn an_answer_that_is_none_gives_no_address() {
                 address(m, NAME, "127.0.0.1");
             },
             FAILED,
+        ),
+        (
+            "no such name, and an address outside",
+            |m| {
+                m.metadata.response_code = ResponseCode::NXDomain;
+                address(m, NAME, "10.0.0.1");
+            },
+            REFUSED,
         ),
         (
             "not implemented",
@@ -440,6 +448,7 @@ async fn the_next_server_is_asked_where_one_says_nothing_and_not_for_a_better_an
         (Says::Code(ResponseCode::ServFail), inside(), None, 2),
         (Says::Addresses(ips(&["10.0.0.1"])), inside(), REFUSED, 0),
         (Says::Addresses(ips(&[])), inside(), FAILED, 0),
+        (Says::Code(ResponseCode::NXDomain), inside(), FAILED, 0),
         (inside(), Says::Addresses(ips(&["10.0.0.1"])), None, 0),
     ] {
         let scripted = listening().await;

@@ -45,29 +45,37 @@ async fn two_hosts_at_one_address_share_nothing() {
     let ca = ca("root");
     let file = written(&ca.pem);
     let names = ["one.test", "two.test"];
-    for version in BOTH {
+    // Connections that are kept between the calls, and connections that are not.
+    let closing = String::from_utf8(OK.to_vec()).unwrap();
+    let closing = closing.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
+    let closing = vec![Step::Request, say(closing)];
+    for (version, kept) in BOTH
+        .iter()
+        .flat_map(|version| [(version, true), (version, false)])
+    {
+        let script = if kept { answers() } else { closing.clone() };
         let params = CertificateParams::new(names.map(str::to_owned)).unwrap();
-        let (port, seen) = serve_by(welcoming(leaf_with(&ca, params), version), answers()).await;
-        let ways = names.map(|name| {
+        let (port, seen) = serve_by(welcoming(leaf_with(&ca, params), version), script).await;
+        let [one, two] = names.map(|name| {
             let mut host = tls_host(port, file.path());
             host.base.host = name.to_owned();
             host.base.authority = format!("{name}:{port}");
             host
         });
-        let [one, two] = ways;
         let one = Way::to(one);
         let two = Way {
             host: Arc::new(two),
             ..one.clone()
         };
+        let connections = if kept { 1 } else { 2 };
         for round in 1..=2 {
             for way in [&one, &two, &one, &two] {
                 way.call().await.ok(b"{}");
             }
             let seen = seen.lock().unwrap();
             let spoken: Vec<_> = seen.hellos.iter().map(|(sni, _)| sni.as_deref()).collect();
-            let expected = names.map(Some).repeat(round);
-            assert_eq!(spoken, expected, "each host has its own connection");
+            let expected = names.map(Some).repeat(round * connections);
+            assert_eq!(spoken, expected, "each host has its own connections");
             drop(seen);
             // A policy that takes over.
             one.egress.close_kept();
@@ -79,7 +87,7 @@ async fn two_hosts_at_one_address_share_nothing() {
             assert_eq!(text.matches(&line).count(), 4, "{name}");
         }
         let resumed = |end: &(HandshakeKind, bool)| end.0 == HandshakeKind::Resumed;
-        assert_eq!(seen.ends.len(), 4);
+        assert_eq!(seen.ends.len(), 4 * connections);
         assert!(!seen.ends.iter().any(resumed), "{:?}", seen.ends);
     }
 }

@@ -192,13 +192,9 @@ async fn a_field_that_asks_for_something_gets_nothing() {
 
 #[tokio::test]
 async fn a_body_in_a_coding_passes_as_it_is() {
-    // A gzip head and noise; nothing here expands it, nor looks into it for a model.
-    let body = [
-        &b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..],
-        b"{\"model\":\"m-small\"}",
-        &[0xff; 64],
-    ]
-    .concat();
+    // A gzip head and noise, and what is no such coding at all: nothing here expands it, nor looks into it for a model.
+    let packed = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &[0xff; 64]].concat();
+    let plain = b"{\"model\":\"m-small\"}".to_vec();
     for coding in [
         "gzip",
         "x-gzip",
@@ -208,19 +204,28 @@ async fn a_body_in_a_coding_passes_as_it_is() {
         "identity",
         "nonsense",
     ] {
-        let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        let (done, _) = played([head.into_bytes(), body.clone()].concat(), None).await;
-        done.ok(&body);
-        assert!(
-            done.headers
-                .contains(&format!("content-encoding: {coding}"))
-        );
-        assert_eq!(done.outcome().received_len, body.len() as u64);
-        assert_eq!(done.outcome().model, None);
+        for body in [&packed, &plain] {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            let (done, _) = played([head.into_bytes(), body.clone()].concat(), None).await;
+            done.ok(body);
+            assert!(
+                done.headers
+                    .contains(&format!("content-encoding: {coding}"))
+            );
+            assert_eq!(done.outcome().received_len, body.len() as u64);
+            assert_eq!(done.outcome().model, None);
+        }
     }
+    // The twin: the same text in no coding names its model.
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        plain.len()
+    );
+    let (done, _) = played([head.into_bytes(), plain].concat(), None).await;
+    assert_eq!(done.outcome().model, Some(("m-small".to_owned(), true)));
 }
 
 #[tokio::test]
