@@ -70,6 +70,12 @@ fn python(dir: &Path) -> Option<(i32, String)> {
     python3(&[OsStr::new(script), dir.as_os_str()])
 }
 
+/// Exit status of `docs/sixty.py`, which knows no pruned segments.
+fn sixty(dir: &Path) -> Option<i32> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sixty.py");
+    python3(&[OsStr::new(script), dir.as_os_str()]).map(|(status, _)| status)
+}
+
 #[allow(
     clippy::disallowed_methods,
     reason = "a test runs the verifier that an auditor would"
@@ -191,6 +197,10 @@ fn both_verifiers_find_each_kind_of_tampering_and_name_the_record() -> Fallible<
     let foreign = ledgers(&strangers)?;
     for ((name, dir), (_, stranger)) in all.iter().zip(&foreign) {
         whole(dir, name)?;
+        let pruned = dir.join("pruned").exists();
+        if let Some(status) = sixty(dir) {
+            assert_eq!(status, if pruned { 2 } else { 0 }, "{name}");
+        }
         let segment = newest(dir)?;
         let good = lines(&segment)?;
         let other = lines(&newest(stranger)?)?;
@@ -289,6 +299,9 @@ fn both_verifiers_find_each_kind_of_tampering_and_name_the_record() -> Fallible<
                 text(&lines),
             )?;
             broken(&work, &format!("{name}: {edit}"), named)?;
+            if let (Some(status), false) = (sixty(&work), pruned) {
+                assert_eq!(status, 1, "{name}: {edit}");
+            }
         }
         // The checkpoint covers it, and the record says more than that one is missing.
         for cut in [1, 30] {
@@ -603,6 +616,12 @@ for at in range(0, len(hexes), 3):
         assert signed(*each) is False, (at, [part.hex() for part in each])
 print(len(hexes) // 3, tried)
 "#;
+
+#[test]
+fn the_short_verifier_has_sixty_lines() {
+    let text = include_str!("../docs/sixty.py");
+    assert!(text.lines().count() <= 60);
+}
 
 #[test]
 fn the_docs_ed25519_says_what_rfc_8032_says() {

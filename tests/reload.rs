@@ -4,6 +4,7 @@
 mod support;
 
 use std::io::Write as _;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -19,6 +20,20 @@ fn reload(gate: &Gate, configs: usize) -> serde_json::Value {
     let records = gate.wait("config", configs);
     assert_eq!(records.len(), configs);
     records[configs - 1].clone()
+}
+
+/// A connection on which a call was sent and no answer read.
+fn sent(gate: &Gate) -> TcpStream {
+    let mut stream = gate.connect();
+    let payload = body();
+    let head = gate.head(
+        &card(json!({})),
+        &format!("Content-Length: {}\r\n\r\n", payload.len()),
+    );
+    stream
+        .write_all(&[head.as_bytes(), &payload].concat())
+        .unwrap();
+    stream
 }
 
 #[test]
@@ -100,14 +115,7 @@ fn a_call_in_flight_keeps_its_policy_and_a_reload_closes_what_is_kept() {
     assert_eq!(gate.call(&card(json!({})), &body()).status, 200);
     assert_eq!(gate.call(&card(json!({})), &body()).status, 200);
     assert_eq!(host.accepts(), 1, "the connection is kept");
-    let mut slow = gate.connect();
-    let payload = body();
-    let head = gate.head(
-        &card(json!({})),
-        &format!("Content-Length: {}\r\n\r\n", payload.len()),
-    );
-    slow.write_all(&[head.as_bytes(), &payload].concat())
-        .unwrap();
+    let mut slow = sent(&gate);
     gate.wait("decision", 3);
     edit(&gate, |text| {
         text.replace("models = [\"tiny\"]", "models = [\"tiny\", \"small\"]")
@@ -129,14 +137,7 @@ fn a_stop_drains_what_is_in_flight_and_cuts_what_is_late() {
             &support::entry(&host, ""),
             &format!("[limits]\nshutdown = \"{limit}\"\n"),
         );
-        let mut slow = gate.connect();
-        let payload = body();
-        let head = gate.head(
-            &card(json!({})),
-            &format!("Content-Length: {}\r\n\r\n", payload.len()),
-        );
-        slow.write_all(&[head.as_bytes(), &payload].concat())
-            .unwrap();
+        let mut slow = sent(&gate);
         gate.wait("decision", 1);
         gate.stop();
         assert_eq!(read_reply(&mut slow).status, status);

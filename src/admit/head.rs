@@ -213,16 +213,8 @@ fn off_route(head: &CallHead<'_>, host: Option<&Host>) -> String {
 /// The path relative to `base_url`, where authority and path lie under it.
 fn under<'a>(authority: &str, path: &'a str, host: &Host) -> Option<&'a str> {
     let base = &host.base;
-    let explicit = authority
-        .strip_suffix(&format!(":{}", base.port))
-        .is_some_and(|name| {
-            let bare = name
-                .strip_prefix('[')
-                .and_then(|name| name.strip_suffix(']'))
-                .unwrap_or(name);
-            bare == base.host
-        });
-    (authority == base.authority || explicit).then_some(())?;
+    // As the policy writes it, or with the port; a name in brackets is no name (they are for IPv6 alone).
+    (authority == base.authority || authority == base.with_port()).then_some(())?;
     path.strip_prefix(base.path.as_str())
         .filter(|rest| rest.starts_with('/'))
 }

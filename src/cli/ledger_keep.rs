@@ -8,6 +8,17 @@ use super::ledger::there;
 use super::out::{Done, Failure, Out, Tone, count, safe};
 use crate::ledger::{self, Filter, LedgerError, Pruning};
 
+/// The ledger that a command works on.
+#[derive(Debug, clap::Args)]
+struct On {
+    /// The ledger's folder
+    #[arg(value_name = "DIR", default_value = "ledger")]
+    dir: PathBuf,
+    /// What was done, as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
 /// Give the ledger a new signing key, recorded under the old one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -16,12 +27,8 @@ Example:
 
 leafgate must be stopped. Exits 1 where the ledger is not whole.")]
 pub(super) struct RotateKey {
-    /// The ledger's folder
-    #[arg(value_name = "DIR", default_value = "ledger")]
-    dir: PathBuf,
-    /// What was done, as one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    on: On,
 }
 
 /// Close the open segment and write the checkpoint.
@@ -32,12 +39,8 @@ Example:
 
 leafgate must be stopped. Exits 1 where the ledger is not whole.")]
 pub(super) struct Seal {
-    /// The ledger's folder
-    #[arg(value_name = "DIR", default_value = "ledger")]
-    dir: PathBuf,
-    /// What was done, as one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    on: On,
 }
 
 /// Take away sealed segments whose records are all older than a time.
@@ -74,12 +77,12 @@ fn moment(text: &str) -> Result<Timestamp, &'static str> {
 }
 
 pub(super) fn rotate_key(args: &RotateKey, out: &mut Out) -> Result<Done, Failure> {
-    there(&args.dir)?;
-    let rotated = match ledger::rotate_key(&args.dir) {
+    there(&args.on.dir)?;
+    let rotated = match ledger::rotate_key(&args.on.dir) {
         Ok(rotated) => rotated,
-        Err(error) => return failed(&args.dir, "rotate-key", error, out),
+        Err(error) => return failed(&args.on.dir, "rotate-key", error, out),
     };
-    if args.json {
+    if args.on.json {
         out.json(&serde_json::json!({
             "old": rotated.old, "key": rotated.key, "seq": rotated.seq,
         }))?;
@@ -96,12 +99,12 @@ pub(super) fn rotate_key(args: &RotateKey, out: &mut Out) -> Result<Done, Failur
 }
 
 pub(super) fn seal(args: &Seal, out: &mut Out) -> Result<Done, Failure> {
-    there(&args.dir)?;
-    let sealed = match ledger::seal(&args.dir) {
+    there(&args.on.dir)?;
+    let sealed = match ledger::seal(&args.on.dir) {
         Ok(sealed) => sealed,
-        Err(error) => return failed(&args.dir, "seal", error, out),
+        Err(error) => return failed(&args.on.dir, "seal", error, out),
     };
-    if args.json {
+    if args.on.json {
         out.json(&serde_json::json!({ "sealed": sealed.is_some(), "next": sealed }))?;
         return Ok(Done::Yes);
     }

@@ -21,23 +21,21 @@ pub(super) enum Wire {
 impl Wire {
     /// Whether an idle connection is still open and silent. A byte that nobody asked for, an end or an error: it is not.
     pub(super) fn quiet(&mut self) -> bool {
-        // tokio's own readiness may be older than the socket's state; the socket is asked itself.
-        if peek(self.tcp()) == Peek::Silent {
-            return true;
-        }
-        match self {
-            Wire::Plain(_) => false,
-            Wire::Tls(stream) => {
-                // TLS 1.3 tickets come unasked and are no answer: let the session take them, then nothing may be left.
-                let mut context = Context::from_waker(Waker::noop());
-                let mut byte = [0_u8; 1];
-                let mut buf = ReadBuf::new(&mut byte);
-                let pending = Pin::new(stream.as_mut())
-                    .poll_read(&mut context, &mut buf)
-                    .is_pending();
-                pending && peek(self.tcp()) == Peek::Silent
+        // TLS 1.3 tickets come unasked and are no answer: let the session take them, then nothing may be left, neither in the session, which
+        // may have opened more than was asked for, nor in the socket.
+        if let Wire::Tls(stream) = self {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut byte = [0_u8; 1];
+            let mut buf = ReadBuf::new(&mut byte);
+            if Pin::new(stream.as_mut())
+                .poll_read(&mut context, &mut buf)
+                .is_ready()
+            {
+                return false;
             }
         }
+        // tokio's own readiness may be older than the socket's state; the socket is asked itself.
+        peek(self.tcp()) == Peek::Silent
     }
 
     fn tcp(&self) -> &TcpStream {

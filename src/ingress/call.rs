@@ -23,11 +23,16 @@ use super::path::{Path, split_path};
 use super::reply::{Reply, Share};
 use super::state::{Live, Shared};
 use super::wire::Wire;
-use crate::admit::{CallHead, CallId, Eligible, Plan, Target, check_head};
+use crate::admit::{
+    Admitted, CallHead, CallId, Eligible, Plan, Refusal, SealedBody, Target, check_head,
+};
 use crate::card::attach;
 use crate::policy::{Host, Policy};
 use crate::terms::{Reason, Verdict};
 use crate::tree::{self, Decision};
+
+/// Bytes of a body from which on it is long.
+const LONG: u64 = 64 * 1024;
 
 /// The client is not there any more: hyper closes the connection without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -170,7 +175,7 @@ impl Call {
                 };
                 match read {
                     Err(unread) => self.unread(admitted.facts().clone(), unread, share).await,
-                    Ok(sealed) => match admitted.finish(sealed) {
+                    Ok(sealed) => match finish(admitted, sealed) {
                         Err(refusal) => self.refuse(*refusal, false, share).await,
                         Ok(plan) => self.forward(plan, share.holding(held)).await,
                     },
@@ -231,6 +236,17 @@ impl Call {
                 Ok(response)
             }
         }
+    }
+}
+
+/// Step 4. While a long body is checked, which a hostile one can make last for more than a second, other calls go on in another thread.
+fn finish(admitted: Admitted, sealed: SealedBody) -> Result<Plan, Box<Refusal>> {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    let many = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if many && sealed.facts().len >= LONG {
+        tokio::task::block_in_place(|| admitted.finish(sealed))
+    } else {
+        admitted.finish(sealed)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The strict check of the head of a `CONNECT` (contract, section 5; RFC 9110, section 9.3.6). Pure, as [`head`](super::head) is.
 
-use super::head::{Fields, HeadFault, header, lines, malformed};
+use super::head::{Fields, HeadFault, halves, header, lines, malformed};
 
 /// Whether a head begins as a `CONNECT` does.
 pub(super) fn is_connect(head: &[u8]) -> bool {
@@ -47,15 +47,7 @@ pub(super) fn check_connect(head: &[u8]) -> Result<String, HeadFault> {
 /// `CONNECT SP host:port SP HTTP/1.1` (RFC 9112 section 3.2.3).
 pub(super) fn connect_line(line: &[u8]) -> Result<&str, HeadFault> {
     const FORM: HeadFault = malformed("the request line is not CONNECT, host:port and HTTP/1.1");
-    let mut parts = line.split(|byte| *byte == b' ');
-    let (Some(_), Some(target), Some(version), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(FORM);
-    };
-    if version != b"HTTP/1.1" {
-        return Err(malformed("the version is not HTTP/1.1; speak HTTP/1.1"));
-    }
+    let (_, target) = halves(line, FORM)?;
     let target = std::str::from_utf8(target).map_err(|_| FORM)?;
     let (host, port) = target.rsplit_once(':').ok_or(FORM)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-_[]:".contains(c);

@@ -189,18 +189,24 @@ struct RawTarget {
     fragment: bool,
 }
 
-/// `METHOD SP target SP HTTP/1.1` (RFC 9112 section 3).
-fn request_line(line: &[u8]) -> Result<(Method, RawTarget), HeadFault> {
-    const FORM: HeadFault = malformed("the request line is not METHOD, target and HTTP/1.1");
+/// The method and the target of a request line; `form` where it has not three parts.
+pub(super) fn halves(line: &[u8], form: HeadFault) -> Result<(&[u8], &[u8]), HeadFault> {
     let mut parts = line.split(|byte| *byte == b' ');
     let (Some(method), Some(target), Some(version), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     else {
-        return Err(FORM);
+        return Err(form);
     };
     if version != b"HTTP/1.1" {
         return Err(malformed("the version is not HTTP/1.1; speak HTTP/1.1"));
     }
+    Ok((method, target))
+}
+
+/// `METHOD SP target SP HTTP/1.1` (RFC 9112 section 3).
+fn request_line(line: &[u8]) -> Result<(Method, RawTarget), HeadFault> {
+    const FORM: HeadFault = malformed("the request line is not METHOD, target and HTTP/1.1");
+    let (method, target) = halves(line, FORM)?;
     let method = METHODS
         .into_iter()
         .find(|known| known.as_str().as_bytes() == method);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PublicKeyData,
@@ -445,4 +446,33 @@ async fn a_large_body_goes_and_comes_through_tls() {
     done.ok(&vec![b'y'; len]);
     assert_eq!(done.outcome().sent_len, 5 << 20);
     assert_eq!(way.egress.inner.kept.count(), 1);
+}
+
+/// A TLS session opens more than was asked for: what it holds behind an answer is no answer to the next call.
+#[tokio::test]
+async fn glued_answers_in_the_session_never_reach_the_next_call() {
+    let ca = ca("root");
+    let file = written(&ca.pem);
+    let poison: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison";
+    for total in [1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17] {
+        let head = |len: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\n\r\n");
+        let len = total - head(total).len();
+        let body = vec![b'a'; len];
+        let answer = [head(len).as_bytes(), &body].concat();
+        for (glued, connections) in [(poison, 2), (b"", 1)] {
+            let script = vec![
+                Step::Request,
+                say([&answer, glued].concat()),
+                Step::Request,
+                say([&answer, glued].concat()),
+                Step::Hold,
+            ];
+            let (port, seen) = serve(leaf(&ca, NAME), BOTH, &[], script).await;
+            let way = Way::to(tls_host(port, file.path()));
+            way.call().await.ok(&body);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            way.call().await.ok(&body);
+            assert_eq!(seen.lock().unwrap().hellos.len(), connections, "{total}");
+        }
+    }
 }

@@ -70,6 +70,11 @@ pub(super) fn soon() -> Timestamp {
     Timestamp::now() + jiff::SignedDuration::from_secs(60)
 }
 
+fn read_all(dir: &TempDir, names: &[String]) -> Vec<Vec<u8>> {
+    let read = |name: &String| fs::read(at(dir, name)).expect("a segment");
+    names.iter().map(read).collect()
+}
+
 #[test]
 fn a_rotation_is_recorded_under_the_old_key_and_the_new_one_signs() {
     let dir = folder();
@@ -368,10 +373,7 @@ fn pruning_keeps_the_chain_and_says_what_went() {
     segmented(&dir, 12);
     let ledger = dir.path().join("ledger");
     let names = segment_names(&dir);
-    let files: Vec<_> = names
-        .iter()
-        .map(|name| fs::read(at(&dir, name)).expect("a segment"))
-        .collect();
+    let files = read_all(&dir, &names);
     let records = all(&dir);
     // Nothing is that old; then only a look; then the deed.
     let none = super::super::prune(
@@ -551,10 +553,7 @@ fn archived_segments_put_back_verify_from_the_first_record() {
     segmented(&dir, 8);
     let ledger = dir.path().join("ledger");
     let names = segment_names(&dir);
-    let files: Vec<_> = names
-        .iter()
-        .map(|name| fs::read(at(&dir, name)).expect("a segment"))
-        .collect();
+    let files = read_all(&dir, &names);
     super::super::prune(&ledger, soon(), &mut |_| true).expect("pruned");
     for (name, bytes) in names.iter().zip(&files).take(names.len() - 1) {
         fs::write(at(&dir, name), bytes).expect("writable");
