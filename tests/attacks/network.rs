@@ -311,7 +311,8 @@ fn what_a_hello_says(id: &str) {
     });
     let gate = secure.gate(address);
     for _ in 0..3 {
-        assert_eq!(gate.call(&card(json!({})), &body()).status, 200, "{id}");
+        let reply = gate.call(&card(json!({})), &body());
+        assert_eq!(reply.status, 200, "{id}: {reply:?}");
     }
     let hellos = heard.lock().unwrap().clone();
     assert!(hellos.len() >= 2, "{id}: {} connections", hellos.len());
