@@ -91,7 +91,7 @@ async fn run(
     }
     let mut conn = dial::dial(inner, &departure.policy, host, account).await?;
     // What a host says before it was asked is the answer of no call.
-    if !conn.wire.quiet() {
+    if !conn.wire.quiet_at_first().await {
         return Err(failed(Stop::Unwritten, account));
     }
     match talk(&mut conn, &mut uplink, &departure.method, limits, account).await {

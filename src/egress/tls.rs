@@ -37,8 +37,8 @@ const MACHINE_ROOTS: [&str; 9] = [
     "/etc/certs/ca-certificates.crt",     // Solaris, illumos
 ];
 
-/// Bytes of a host's `ca` file that are read.
-const CA_BYTES: u64 = 16 << 20;
+/// A host's `ca` is read up to here.
+const MOST_CA_BYTES: u64 = 8 << 20;
 
 /// TLS settings by host.
 #[derive(Default)]
@@ -133,7 +133,8 @@ fn own_roots(file: &Path) -> Result<RootCertStore, Failed> {
             "the file that the host's ca names is not there or holds no certificate any more, nothing was sent; mend it and reload",
         )
     };
-    let pem = files::read(file, CA_BYTES).map_err(|_| unreadable())?;
+    // It was read with the policy, and may be another file by now: one that never ends, or that nobody writes.
+    let pem = files::read(file, MOST_CA_BYTES).map_err(|_| unreadable())?;
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let certificate = certificate.map_err(|_| unreadable())?;
         roots.add(certificate).map_err(|_| unreadable())?;
