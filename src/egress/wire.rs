@@ -16,17 +16,22 @@ pub(super) enum Wire {
     Plain(TcpStream),
     /// `https://`, verified.
     Tls(Box<TlsStream<TcpStream>>),
+    /// What a fuzzer's host says, from memory.
+    #[cfg(fuzzing)]
+    Pieces(super::fuzzing::Pieces),
 }
 
 impl Wire {
     /// Whether an idle connection is still open and silent. A byte that nobody asked for, an end or an error: it is not.
     pub(super) fn quiet(&mut self) -> bool {
         // tokio's own readiness may be older than the socket's state; the socket is asked itself.
-        if peek(self.tcp()) == Peek::Silent {
+        if self.tcp().is_some_and(|tcp| peek(tcp) == Peek::Silent) {
             return true;
         }
         match self {
             Wire::Plain(_) => false,
+            #[cfg(fuzzing)]
+            Wire::Pieces(_) => false,
             Wire::Tls(stream) => {
                 // TLS 1.3 tickets come unasked and are no answer: let the session take them, then nothing may be left.
                 let mut context = Context::from_waker(Waker::noop());
@@ -35,15 +40,17 @@ impl Wire {
                 let pending = Pin::new(stream.as_mut())
                     .poll_read(&mut context, &mut buf)
                     .is_pending();
-                pending && peek(self.tcp()) == Peek::Silent
+                pending && self.tcp().is_some_and(|tcp| peek(tcp) == Peek::Silent)
             }
         }
     }
 
-    fn tcp(&self) -> &TcpStream {
+    fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Wire::Plain(tcp) => tcp,
-            Wire::Tls(stream) => stream.get_ref().0,
+            Wire::Plain(tcp) => Some(tcp),
+            Wire::Tls(stream) => Some(stream.get_ref().0),
+            #[cfg(fuzzing)]
+            Wire::Pieces(_) => None,
         }
     }
 
@@ -56,6 +63,8 @@ impl Wire {
         match self {
             Wire::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, pieces),
             Wire::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
+            #[cfg(fuzzing)]
+            Wire::Pieces(host) => host.take(pieces),
         }
     }
 
@@ -64,6 +73,8 @@ impl Wire {
         match self {
             Wire::Plain(_) => Poll::Ready(Ok(())),
             Wire::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
+            #[cfg(fuzzing)]
+            Wire::Pieces(_) => Poll::Ready(Ok(())),
         }
     }
 }
@@ -77,6 +88,8 @@ impl AsyncRead for Wire {
         match self.get_mut() {
             Wire::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Wire::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buf),
+            #[cfg(fuzzing)]
+            Wire::Pieces(host) => host.give(cx, buf),
         }
     }
 }

@@ -25,9 +25,10 @@ use super::state::{Live, Shared};
 use super::wire::Wire;
 use crate::admit::{CallHead, CallId, Eligible, Plan, Target, check_head};
 use crate::card::attach;
+use crate::egress::Answer;
 use crate::policy::{Host, Policy};
 use crate::terms::{Reason, Verdict};
-use crate::tree::{self, Decision};
+use crate::tree::{self, Decision, Ruling};
 
 /// The client is not there any more: hyper closes the connection without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -223,15 +224,31 @@ impl Call {
                 self.shared
                     .metrics
                     .call(Some(ruling.leaf), Verdict::Forward, ruling.reason);
-                let mut response =
-                    Response::new(Reply::relay(answer.body, self.wire.clone(), share));
-                *response.status_mut() = answer.status;
-                *response.headers_mut() = answer.headers;
-                answer::mark_forwarded(response.headers_mut(), self.id, ruling);
-                Ok(response)
+                Ok(relayed(
+                    answer,
+                    self.id,
+                    ruling,
+                    self.wire.clone(),
+                    Some(share),
+                ))
             }
         }
     }
+}
+
+/// The host's answer as the client gets it.
+pub(super) fn relayed(
+    answer: Answer,
+    call: CallId,
+    ruling: Ruling,
+    wire: Arc<Wire>,
+    share: Option<Share>,
+) -> Response<Reply> {
+    let mut response = Response::new(Reply::relay(answer.body, wire, share));
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    answer::mark_forwarded(response.headers_mut(), call, ruling);
+    response
 }
 
 impl Shared {
