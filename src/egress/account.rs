@@ -22,7 +22,7 @@ pub(super) enum Sink {
     /// The ledger's reserved place.
     Ticket(Ticket),
     /// A test that looks at outcomes.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     Test(std::sync::mpsc::Sender<Outcome>),
 }
 
@@ -30,7 +30,7 @@ impl Sink {
     fn close(self, outcome: Outcome) {
         match self {
             Sink::Ticket(ticket) => ticket.close(outcome),
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Sink::Test(sender) => {
                 let _ = sender.send(outcome);
             }

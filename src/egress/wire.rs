@@ -19,6 +19,9 @@ pub(super) enum Wire {
     Plain(TcpStream),
     /// `https://`, verified.
     Tls(Box<TlsStream<TcpStream>>),
+    /// What a fuzzer's host says, from memory.
+    #[cfg(fuzzing)]
+    Pieces(super::fuzzing::Pieces),
 }
 
 impl Wire {
@@ -38,7 +41,7 @@ impl Wire {
                         return false;
                     }
                 }
-                (Look::Unread, Wire::Plain(_)) | (Look::Spoke, _) => return false,
+                (Look::Unread | Look::Spoke, _) => return false,
             }
         }
         false
@@ -59,13 +62,15 @@ impl Wire {
             }
         }
         // tokio's own readiness may be older than the socket's state; the socket is asked itself.
-        peek(self.tcp())
+        self.tcp().map_or(Look::Spoke, peek)
     }
 
-    fn tcp(&self) -> &TcpStream {
+    fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Wire::Plain(tcp) => tcp,
-            Wire::Tls(stream) => stream.get_ref().0,
+            Wire::Plain(tcp) => Some(tcp),
+            Wire::Tls(stream) => Some(stream.get_ref().0),
+            #[cfg(fuzzing)]
+            Wire::Pieces(_) => None,
         }
     }
 
@@ -78,6 +83,8 @@ impl Wire {
         match self {
             Wire::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, pieces),
             Wire::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
+            #[cfg(fuzzing)]
+            Wire::Pieces(host) => host.take(pieces),
         }
     }
 
@@ -86,6 +93,8 @@ impl Wire {
         match self {
             Wire::Plain(_) => Poll::Ready(Ok(())),
             Wire::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
+            #[cfg(fuzzing)]
+            Wire::Pieces(_) => Poll::Ready(Ok(())),
         }
     }
 }
@@ -99,6 +108,8 @@ impl AsyncRead for Wire {
         match self.get_mut() {
             Wire::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Wire::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buf),
+            #[cfg(fuzzing)]
+            Wire::Pieces(host) => host.give(cx, buf),
         }
     }
 }

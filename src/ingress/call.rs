@@ -27,9 +27,10 @@ use crate::admit::{
     Admitted, CallHead, CallId, Eligible, Plan, Refusal, SealedBody, Target, check_head,
 };
 use crate::card::attach;
+use crate::egress::Answer;
 use crate::policy::{Host, Policy};
 use crate::terms::{Reason, Verdict};
-use crate::tree::{self, Decision};
+use crate::tree::{self, Decision, Ruling};
 
 /// Bytes of a body from which on it is long.
 const LONG: u64 = 64 * 1024;
@@ -235,12 +236,13 @@ impl Call {
                 self.shared
                     .metrics
                     .call(Some(ruling.leaf), Verdict::Forward, ruling.reason);
-                let mut response =
-                    Response::new(Reply::relay(answer.body, self.wire.clone(), share));
-                *response.status_mut() = answer.status;
-                *response.headers_mut() = answer.headers;
-                answer::mark_forwarded(response.headers_mut(), self.id, ruling);
-                Ok(response)
+                Ok(relayed(
+                    answer,
+                    self.id,
+                    ruling,
+                    self.wire.clone(),
+                    Some(share),
+                ))
             }
         }
     }
@@ -255,6 +257,21 @@ fn finish(admitted: Admitted, sealed: SealedBody) -> Result<Plan, Box<Refusal>> 
     } else {
         admitted.finish(sealed)
     }
+}
+
+/// The host's answer as the client gets it.
+pub(super) fn relayed(
+    answer: Answer,
+    call: CallId,
+    ruling: Ruling,
+    wire: Arc<Wire>,
+    share: Option<Share>,
+) -> Response<Reply> {
+    let mut response = Response::new(Reply::relay(answer.body, wire, share));
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    answer::mark_forwarded(response.headers_mut(), call, ruling);
+    response
 }
 
 impl Shared {
