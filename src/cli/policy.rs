@@ -78,7 +78,8 @@ pub(super) fn load_without_secrets(file: Option<&PathBuf>) -> Result<Policy, Fai
     };
     let environment = |name: &str| {
         let set = std::env::var_os(name).filter(|value| !value.is_empty());
-        set.or_else(|| Some("unset".into()))
+        // As long as a token must be.
+        set.or_else(|| Some("unset-in-this-shell".into()))
     };
     Policy::load_with(file, &environment)
         .map_err(|faults| Failure::Lines(faults.iter().map(ToString::to_string).collect()))
