@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::Value;
 
+use super::custody;
 use super::out::{Done, Failure, Out, Tone, safe};
 use crate::policy::{Fault, Policy};
 
@@ -97,6 +98,9 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
             }
         },
     };
+    for finding in custody::of_secrets(&policy) {
+        super::complain(&[format!("warning: {}", finding.line())]);
+    }
     let effective = policy.effective();
     if check.json {
         out.json(&effective)?;
