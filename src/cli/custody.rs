@@ -17,17 +17,19 @@ const PEM_MOST: u64 = 8 << 20;
 
 /// What others can read, or swap, of the secrets and of the Unix socket: what `serve` and `policy check` warn of.
 pub(super) fn of_secrets(policy: &Policy) -> Vec<Finding> {
+    Look::of(policy).found
+}
+
+/// Folders in which others could put something else in place of this file.
+pub(super) fn on_the_way(path: &Path) -> Vec<Finding> {
     let mut look = Look::default();
-    look.socket(policy);
-    look.secrets(policy);
+    look.way(path);
     look.found
 }
 
-/// That, and all else that others can write and leafgate goes by.
+/// What [`of_secrets`] finds, and all else that leafgate goes by and others can write.
 pub(super) fn of_everything(policy: &Policy, file: Option<&Path>) -> Vec<Finding> {
-    let mut look = Look::default();
-    look.socket(policy);
-    look.secrets(policy);
+    let mut look = Look::of(policy);
     let lock = policy.fixtures.lock.as_path();
     let own = [file, Some(lock)];
     for path in own.into_iter().flatten().chain(certificates(policy)) {
@@ -69,6 +71,10 @@ fn cards(dir: &Path) -> Vec<PathBuf> {
     cards
 }
 
+fn owner(path: &Path) -> Option<u32> {
+    fs::metadata(path).ok().map(|facts| facts.uid())
+}
+
 fn mode(path: &Path) -> Option<u32> {
     fs::metadata(path).ok().map(|facts| facts.mode() & 0o7777)
 }
@@ -80,9 +86,25 @@ struct Look {
     folders: BTreeSet<PathBuf>,
     readable: BTreeSet<PathBuf>,
     writable: BTreeSet<PathBuf>,
+    owned: BTreeSet<PathBuf>,
+    /// Users that may have a secret.
+    known: Vec<u32>,
 }
 
 impl Look {
+    fn of(policy: &Policy) -> Look {
+        let theirs = [policy.file.as_deref(), Some(policy.ledger.dir.as_path())];
+        let theirs = theirs.into_iter().flatten().filter_map(owner);
+        let me = rustix::process::geteuid().as_raw();
+        let mut look = Look {
+            known: theirs.chain([me]).collect(),
+            ..Look::default()
+        };
+        look.socket(policy);
+        look.secrets(policy);
+        look
+    }
+
     /// Folders on the way to the Unix socket.
     fn socket(&mut self, policy: &Policy) {
         let Some(path) = policy.listen.proxy.unix() else {
@@ -129,6 +151,18 @@ impl Look {
                 format!("{file} holds a secret and has mode {mode:04o}: others than its owner can read it"),
                 "whoever reads it can make calls, or be taken for leafgate, without it",
                 format!("chmod 0600 {file}, and change the secret where others may have read it"),
+            ));
+        }
+        if let Some(owner) = owner(path)
+            && owner != 0
+            && !self.known.contains(&owner)
+            && self.owned.insert(path.to_owned())
+        {
+            let file = path.display();
+            self.found.push(Finding::new(
+                format!("{file} holds a secret and belongs to user {owner}, who is neither root nor you nor the owner of policy or ledger"),
+                "that user can read it, and put another in its place",
+                format!("give {file} to the user that runs leafgate (chown), and change the secret"),
             ));
         }
         self.written("", std::iter::once(path.to_owned()));
@@ -288,6 +322,35 @@ mod tests {
             );
         }
         assert_eq!(everything(&tls), vec![]);
+        let run = dir.path().join("run");
+        assert_eq!(on_the_way(&run.join("ca-key.pem")), vec![]);
+        chmod(&run, 0o777);
+        assert_eq!(on_the_way(&run.join("ca-key.pem")).len(), 1);
+    }
+
+    #[test]
+    fn a_secret_of_another_user_is_found_unless_the_policy_or_the_ledger_is_theirs() {
+        let dir = tempfile::tempdir().unwrap();
+        lay_out(dir.path());
+        let mut look = Look::of(&load(dir.path(), TLS));
+        let key = dir.path().join("secrets/key");
+        let own = owner(&key).unwrap();
+        assert!(look.known.contains(&own) && look.found.is_empty());
+        look.known.clear();
+        look.secret(&key);
+        // Root's own are nobody else's.
+        assert_eq!(look.found.len(), usize::from(own != 0), "{:?}", look.found);
+        if own == 0 {
+            std::os::unix::fs::chown(&key, Some(7), None).unwrap();
+            let policy = load(dir.path(), TLS);
+            let found = of_secrets(&policy);
+            assert!(
+                found.len() == 1 && found[0].what.contains("belongs to user 7"),
+                "{found:?}"
+            );
+            std::os::unix::fs::chown(dir.path().join("policy.toml"), Some(7), None).unwrap();
+            assert_eq!(of_secrets(&policy), vec![]);
+        }
     }
 
     #[test]
