@@ -1,11 +1,11 @@
-//! Opening files that others may write: cards, fixtures, locks, policies, secrets.
+//! Files that others may write too: cards, fixtures, locks, policies, secrets; and their names in a command.
 //!
 //! Promises: only a regular file is opened, and the opening never waits (a FIFO would, for ever); a [`Stamp`] tells one version of a file from
-//! another without reading it. It does not promise that two writes within the clock's grain bear different stamps: see [`Stamp::young`].
+//! another without reading it; a file that is replaced is at each moment whole, the old or the new; [`open_folders`] names each folder where others could swap one. It does not promise that two writes within the clock's grain bear different stamps: see [`Stamp::young`].
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{Error, ErrorKind, Read as _, Result};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{Error, ErrorKind, Read as _, Result, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -96,7 +96,7 @@ pub(crate) fn open_folders(path: &Path) -> Vec<OpenFolder> {
         .flatten()
     {
         for folder in nearest.ancestors() {
-            let Ok(facts) = std::fs::metadata(folder) else {
+            let Ok(facts) = fs::metadata(folder) else {
                 continue;
             };
             let (mode, place) = (facts.mode(), (facts.dev(), facts.ino()));
@@ -116,13 +116,57 @@ pub(crate) fn open_folders(path: &Path) -> Vec<OpenFolder> {
     open.into_iter().map(|(found, _)| found).collect()
 }
 
+/// Replaces a file whole (written beside it, synced, renamed), with the mode it had. A symbolic link is followed: what it names is replaced, the link stays.
+pub(crate) fn replace(file: &Path, bytes: &[u8]) -> Result<()> {
+    let file = fs::canonicalize(file)?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let mode = fs::metadata(&file)?.permissions().mode() & 0o7777;
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let beside = folder.join(format!(".{name}.{}.new", std::process::id()));
+    let write = || {
+        let mut new = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside)?;
+        new.write_all(bytes)?;
+        new.set_permissions(fs::Permissions::from_mode(mode))?;
+        new.sync_all()?;
+        fs::rename(&beside, &file)?;
+        File::open(folder)?.sync_all()
+    };
+    let done = write();
+    if done
+        .as_ref()
+        .is_err_and(|error| error.kind() != ErrorKind::AlreadyExists)
+    {
+        // Nothing to add to the error where this fails too.
+        let _ = fs::remove_file(&beside);
+    }
+    done
+}
+
+/// A path as one word of a POSIX shell.
+pub(crate) fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
+        return text;
+    }
+    let text = text.replace('\'', "'\\''");
+    if text.starts_with('-') {
+        format!("'./{text}'")
+    } else {
+        format!("'{text}'")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_open_folder_on_the_way_is_found_by_text_and_by_link() {
-        use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (dir.path().join("a"), dir.path().join("a/b"));
         std::fs::create_dir_all(&b).unwrap();

@@ -395,11 +395,13 @@ fn absolute_form_lies_under_the_pinned_base_url() {
         gate.raw(format!("POST http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\nleafgate-card: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{payload}", card(json!({})), payload.len()).as_bytes())
     };
     let authority = format!("{HOST}:{}", host.address.port());
+    let bracketed = format!("[{HOST}]:{}", host.address.port());
     assert_eq!(send(&authority, "/v1/chat/completions").status, 200);
     for (authority, path) in [
         (&*authority, "/v2/chat/completions"),
         (&authority, "/v1chat/completions"),
         ("other.example.org", "/v1/chat/completions"),
+        (&bracketed, "/v1/chat/completions"),
         (HOST, "/v1/chat/completions"),
         (&authority, "/chat/completions"),
     ] {
@@ -497,6 +499,48 @@ fn an_answer_that_breaks_at_its_first_byte_still_shows_its_head() {
         let outcome = gate.wait("outcome", 1).remove(0);
         assert_eq!(outcome.get("error").is_none(), whole, "{outcome}");
     }
+}
+
+/// More of them than threads that serve: whoever is answered meanwhile does not wait for their end.
+#[test]
+fn long_bodies_hold_nobody_else_up() {
+    let host = Host::ok();
+    let gate = Gate::in_front_of(&host);
+    let long = body_with(&"def clamp(v".repeat(60_000));
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..6)
+            .map(|_| {
+                scope.spawn(|| {
+                    let reply = gate.call(&card(json!({})), &long);
+                    assert_eq!(reply.reason(), "body_unbound");
+                    began.elapsed()
+                })
+            })
+            .collect();
+        // They are read by now, and their checks have begun.
+        std::thread::sleep(Duration::from_millis(500));
+        let mut held = Vec::new();
+        while calls.iter().all(|call| !call.is_finished()) {
+            let asked = Instant::now();
+            assert_eq!(
+                gate.call(&card(json!({ "egress_class": "machine-local" })), b"{}")
+                    .status,
+                422
+            );
+            held.push(asked.elapsed());
+        }
+        let first = calls
+            .into_iter()
+            .map(|call| call.join().unwrap())
+            .min()
+            .unwrap();
+        held.sort();
+        assert!(
+            held.len() >= 5,
+            "{held:?}, the first long one after {first:?}"
+        );
+    });
 }
 
 #[test]

@@ -117,7 +117,7 @@ pub async fn check_head(
                 local: true,
             });
         }
-        let fixture = fixture(&id, &hash, host, fixtures).await?;
+        let fixture = fixture(&id, &hash, host, policy, fixtures).await?;
         if let (Eligible::Release(_), &Method::POST) = (&eligible, head.method) {
             media(head.headers)?;
         }
@@ -236,16 +236,8 @@ fn under<'a>(authority: &str, path: &'a str, host: &Host) -> Option<&'a str> {
 /// Whether the authority is that of `base_url`.
 fn names(authority: &str, host: &Host) -> bool {
     let base = &host.base;
-    let explicit = authority
-        .strip_suffix(&format!(":{}", base.port))
-        .is_some_and(|name| {
-            let bare = name
-                .strip_prefix('[')
-                .and_then(|name| name.strip_suffix(']'))
-                .unwrap_or(name);
-            bare == base.host
-        });
-    authority == base.authority || explicit
+    // As the policy writes it, or with the port; a name in brackets is no name (they are for IPv6 alone).
+    authority == base.authority || authority == base.with_port()
 }
 
 /// What of the path is below that of `base_url`.
@@ -297,10 +289,14 @@ fn placeholder(pin: &str, policy: &Policy) -> Result<(), Denied> {
 fn known<'a>(host: Option<&'a Arc<Host>>, policy: &Policy) -> Result<&'a Arc<Host>, Denied> {
     host.ok_or_else(|| {
         let names: Vec<&str> = policy.hosts.keys().map(HostPin::as_str).take(4).collect();
+        let more = match policy.file {
+            None => "this is the built-in policy; leafgate serve --policy FILE takes another".to_owned(),
+            Some(_) => format!("leafgate pin list{} shows those of the file; where it shows this one, its reload was refused: leafgate policy check {} says why", policy.flag(), policy.told_file()),
+        };
         Denied::new(
             Reason::PinUnknown,
             Field::HostPin,
-            format!("host_pin is not the name of a host in the policy, byte for byte; known: {} (leafgate pin list --policy FILE shows those of the file; where it shows this one, its reload was refused: leafgate policy check FILE says why)", names.join(", ")),
+            format!("host_pin is not the name of a host in the policy, byte for byte; known: {} ({more})", names.join(", ")),
         )
     })
 }
@@ -316,8 +312,10 @@ fn fresh(host: &Host, policy: &Policy, now: Timestamp) -> Result<(), Denied> {
             Reason::PinStale,
             Field::HostPin,
             format!(
-                "the pin {} {what}; read the host's page again, then run leafgate pin confirm {} --policy FILE",
-                host.pin, host.pin
+                "the pin {} {what}; read the host's page again, then run leafgate pin confirm {}{}",
+                host.pin,
+                host.pin,
+                policy.flag()
             ),
         )
     };
@@ -336,6 +334,7 @@ async fn fixture(
     id: &FixtureId,
     hash: &FixtureHash,
     host: &Host,
+    policy: &Policy,
     fixtures: &Registry,
 ) -> Result<Option<Arc<Fixture>>, Denied> {
     if !host.checks_fixture() {
@@ -343,13 +342,14 @@ async fn fixture(
     }
     fixtures.admit(id, hash).await.map(Some).map_err(|reason| {
         let (field, hint) = if reason == Reason::FixtureUnknown {
-            (Field::FixtureId, "is not in fixtures.lock; register its file with leafgate fixture add")
+            (Field::FixtureId, "is not in fixtures.lock; register its file with")
         } else if reason == Reason::FixtureMismatch {
-            (Field::FixtureHash, "is registered under another hash; hash the file again, and correct the card or run leafgate fixture add")
+            (Field::FixtureHash, "is registered under another hash; hash the file again, and correct the card or run")
         } else {
-            (Field::FixtureHash, "no longer has its recorded hash on disk; restore the file or run leafgate fixture add")
+            (Field::FixtureHash, "no longer has its recorded hash on disk; restore the file or run")
         };
-        Denied::new(reason, field, format!("fixture {id} {hint}"))
+        let add = policy.fixture_add(id.as_str());
+        Denied::new(reason, field, format!("fixture {id} {hint} {add}"))
     })
 }
 

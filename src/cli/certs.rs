@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use super::custody;
 use super::out::{Done, Failure, Out, Tone, safe};
 use crate::certs::{self, Made, Name};
+use crate::files::shell_word;
 use crate::policy::{Policy, ProxyAddress};
 
 const CA_FILE: &str = "ca.pem";
@@ -167,7 +168,10 @@ fn tell(
         ),
         ("NODE_EXTRA_CA_CERTS", "Node: beside its own"),
     ] {
-        out.line(format!("  export {name}={}  # {who}", quoted(&ca)))?;
+        out.line(format!(
+            "  export {name}={}  # {who}",
+            safe(&shell_word(&ca))
+        ))?;
     }
     out.line("  the client keeps the host's own base URL; the card goes in the header leafgate-card, or as the API key card:NAME")?;
     Ok(Done::Yes)
@@ -181,17 +185,6 @@ fn in_policy(path: &Path, policy: &Path) -> String {
         .and_then(|folder| path.strip_prefix(folder).ok())
         .unwrap_or(path);
     path.to_string_lossy().into_owned()
-}
-
-/// For a POSIX shell.
-fn quoted(path: &Path) -> String {
-    let text = safe(&path.display().to_string()).into_owned();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    if text.chars().all(plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -157,11 +156,6 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let error = if self.inner.shutting_down.load(Ordering::Relaxed) {
-            "shutdown"
-        } else {
-            "client_gone"
-        };
-        self.close(Some(error));
+        self.close(Some(self.inner.dropped_by()));
     }
 }

@@ -90,6 +90,10 @@ async fn run(
         }
     }
     let mut conn = dial::dial(inner, &departure.policy, host, account).await?;
+    // What a host says before it was asked is the answer of no call.
+    if !conn.wire.quiet_at_first().await {
+        return Err(failed(Stop::Unwritten, account));
+    }
     match talk(&mut conn, &mut uplink, &departure.method, limits, account).await {
         Ok((head, clean)) => Ok(live(conn, head, uplink, clean)),
         Err(stop) => Err(failed(stop, account)),
@@ -223,7 +227,8 @@ fn failed(stop: Stop, account: &mut Account) -> Failed {
 }
 
 fn answer(inner: &Arc<Inner>, departure: Departure, mut account: Account, live: Live) -> Answer {
-    let head = *live.head;
+    let mut head = *live.head;
+    head.keep_back(&departure.host.credential);
     account.begin_answer(head.status.as_u16(), Sniff::of(&head.headers));
     let mut body = AnswerBody {
         inner: inner.clone(),

@@ -10,6 +10,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+/// How often a new connection is looked at while its host still sends tickets.
+const MOST_LOOKS: usize = 16;
+
 /// The byte stream of a connection.
 pub(super) enum Wire {
     /// `http://`
@@ -21,23 +24,42 @@ pub(super) enum Wire {
 impl Wire {
     /// Whether an idle connection is still open and silent. A byte that nobody asked for, an end or an error: it is not.
     pub(super) fn quiet(&mut self) -> bool {
-        // tokio's own readiness may be older than the socket's state; the socket is asked itself.
-        if peek(self.tcp()) == Peek::Silent {
-            return true;
-        }
-        match self {
-            Wire::Plain(_) => false,
-            Wire::Tls(stream) => {
-                // TLS 1.3 tickets come unasked and are no answer: let the session take them, then nothing may be left.
-                let mut context = Context::from_waker(Waker::noop());
-                let mut byte = [0_u8; 1];
-                let mut buf = ReadBuf::new(&mut byte);
-                let pending = Pin::new(stream.as_mut())
-                    .poll_read(&mut context, &mut buf)
-                    .is_pending();
-                pending && peek(self.tcp()) == Peek::Silent
+        self.look() == Look::Silent
+    }
+
+    /// The same of a connection that was just made. Its tickets may be on their way still: what tokio has not seen yet is not judged by the
+    /// socket, but let into the session first.
+    pub(super) async fn quiet_at_first(&mut self) -> bool {
+        for _ in 0..MOST_LOOKS {
+            match (self.look(), &*self) {
+                (Look::Silent, _) => return true,
+                (Look::Unread, Wire::Tls(stream)) => {
+                    if stream.get_ref().0.readable().await.is_err() {
+                        return false;
+                    }
+                }
+                (Look::Unread, Wire::Plain(_)) | (Look::Spoke, _) => return false,
             }
         }
+        false
+    }
+
+    fn look(&mut self) -> Look {
+        // TLS 1.3 tickets come unasked and are no answer: let the session take them, then nothing may be left, neither in the session, which
+        // may have opened more than was asked for, nor in the socket.
+        if let Wire::Tls(stream) = self {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut byte = [0_u8; 1];
+            let mut buf = ReadBuf::new(&mut byte);
+            if Pin::new(stream.as_mut())
+                .poll_read(&mut context, &mut buf)
+                .is_ready()
+            {
+                return Look::Spoke;
+            }
+        }
+        // tokio's own readiness may be older than the socket's state; the socket is asked itself.
+        peek(self.tcp())
     }
 
     fn tcp(&self) -> &TcpStream {
@@ -81,17 +103,21 @@ impl AsyncRead for Wire {
     }
 }
 
+/// What an idle connection is found in.
 #[derive(PartialEq, Eq)]
-enum Peek {
+enum Look {
     Silent,
-    NotSilent,
+    /// The socket holds bytes, an end or an error.
+    Unread,
+    /// So does the session.
+    Spoke,
 }
 
-fn peek(tcp: &TcpStream) -> Peek {
+fn peek(tcp: &TcpStream) -> Look {
     let mut byte = [MaybeUninit::uninit(); 1];
     // tokio's sockets do not block.
     match SockRef::from(tcp).peek(&mut byte) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Peek::Silent,
-        Err(_) | Ok(_) => Peek::NotSilent,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Silent,
+        Err(_) | Ok(_) => Look::Unread,
     }
 }

@@ -268,7 +268,7 @@ fn interception_needs_an_authority_for_these_hosts_whose_key_is_private() {
         (
             format!("{good}\nhosts = []"),
             EXAMPLE,
-            "intercept.hosts unknown key",
+            "intercept.hosts unknown key; remove it or correct its spelling",
         ),
         (
             "intercept = true".to_owned(),
@@ -1486,4 +1486,51 @@ fn a_network_holds_its_own_addresses_only() {
     assert!(Addresses::Networks(nat64.clone()).contains("64:ff9b::808:808".parse().unwrap()));
     assert!(!Addresses::Networks(nat64).contains("64:ff9b::a00:1".parse().unwrap()));
     assert!(!Addresses::Networks(Vec::new()).contains("8.8.8.8".parse().unwrap()));
+}
+
+#[test]
+fn a_slip_in_a_key_or_a_word_is_met_with_the_word_that_was_meant() {
+    let folder = folder();
+    for (text, fault) in [
+        (
+            "[lsiten]\n",
+            "lsiten: unknown key; remove it or correct its spelling; did you mean `listen`?",
+        ),
+        (
+            "[listen]\nporxy = \"127.0.0.1:1\"\n",
+            "listen.porxy: unknown key; remove it or correct its spelling; did you mean `proxy`?",
+        ),
+        (
+            "[limits]\nin_fligth = 3\n",
+            "limits.in_fligth: unknown key; remove it or correct its spelling; did you mean `in_flight`?",
+        ),
+        (
+            "[ledger]\nsync = \"records\"\n",
+            "ledger.sync: not a known word; write one of record, interval; did you mean `record`?",
+        ),
+        (
+            "[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\nbnid = \"none\"\n",
+            "hosts.local.bnid: unknown key; remove it or correct its spelling; did you mean `bind`?",
+        ),
+        (
+            "[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\nbind = \"non\"\n",
+            "hosts.local.bind: not a known word; write one of cover, exact, none; did you mean `none`?",
+        ),
+        // A word that is known elsewhere is no help here, nor is one that is far from every other.
+        (
+            "[cards]\nproxy = 1\n",
+            "cards.proxy: unknown key; remove it or correct its spelling",
+        ),
+        (
+            "[ledger]\nsync = \"always\"\n",
+            "ledger.sync: not a known word; write one of record, interval",
+        ),
+    ] {
+        let faults = load_in(&folder, &format!("version = 1\n{text}")).unwrap_err();
+        let told: Vec<String> = faults
+            .iter()
+            .map(|fault| format!("{}: {}", fault.key, fault.what))
+            .collect();
+        assert_eq!(told, [fault]);
+    }
 }

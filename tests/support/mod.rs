@@ -497,3 +497,14 @@ pub fn all_text(dir: &Path) -> String {
     }
     text
 }
+
+/// Whether the file has a function of this name that is marked as a test.
+pub fn has_test(text: &str, name: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.windows(2).any(|pair| {
+        (pair[0] == "#[test]" || pair[0] == "#[tokio::test]")
+            && pair[1]
+                .trim_start_matches("async ")
+                .starts_with(&format!("fn {name}()"))
+    })
+}

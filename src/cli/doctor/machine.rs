@@ -34,20 +34,24 @@ pub(super) fn findings(policy: &Policy) -> Vec<Finding> {
     }
     found.extend(room(&dir, policy.ledger.segment_bytes));
     if let Some(intercept) = &policy.intercept {
-        found.extend(ends_soon(intercept.authority.until(), SystemTime::now()));
+        found.extend(ends_soon(
+            intercept.authority.until(),
+            SystemTime::now(),
+            &policy.flag(),
+        ));
     }
     found
 }
 
 /// An authority whose end would stop the next start, and every client's handshake.
-fn ends_soon(until: SystemTime, now: SystemTime) -> Option<Finding> {
+fn ends_soon(until: SystemTime, now: SystemTime, flag: &str) -> Option<Finding> {
     const SOON: u64 = 21;
     let left = until.duration_since(now).unwrap_or_default().as_secs() / 86_400;
     (left < SOON).then(|| {
         Finding::new(
             format!("the authority of [intercept] expires in {left} days"),
             "after that no client accepts a tunnel, and serve does not start",
-            "leafgate certs init NEW-DIR --policy F, name its files in the policy, give its ca.pem to the clients",
+            format!("leafgate certs init NEW-DIR{flag}, name its files in the policy, give its ca.pem to the clients"),
         )
     })
 }
@@ -147,11 +151,13 @@ mod tests {
     fn an_authority_is_named_in_its_last_three_weeks() {
         let now = SystemTime::now();
         let in_days = |days: u64| now + std::time::Duration::from_secs(days * 86_400);
-        assert_eq!(ends_soon(in_days(22), now), None);
-        let found = ends_soon(in_days(20), now).unwrap();
+        assert_eq!(ends_soon(in_days(22), now, ""), None);
+        let found = ends_soon(in_days(20), now, " --policy p.toml").unwrap();
         assert!(found.what.contains("in 20 days"), "{found:?}");
+        let begins = "leafgate certs init NEW-DIR --policy p.toml, ";
+        assert!(found.mend.starts_with(begins), "{found:?}");
         assert!(
-            ends_soon(now, in_days(1))
+            ends_soon(now, in_days(1), "")
                 .unwrap()
                 .what
                 .contains("in 0 days")

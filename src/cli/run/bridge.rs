@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use super::super::out::Failure;
+use crate::files::shell_word;
 
 /// Connections at once: each takes two descriptors of the 1,024 that a process usually has. More wait in the listener's queue.
 const MOST: usize = 400;
@@ -29,8 +30,9 @@ pub(super) fn reachable(address: SocketAddr, policy: Option<&Path>) -> Result<()
     match tried {
         Ok(_) => Ok(()),
         Err(error) => {
-            let policy =
-                policy.map_or_else(String::new, |file| format!(" --policy {}", file.display()));
+            let policy = policy.map_or_else(String::new, |file| {
+                format!(" --policy {}", shell_word(file))
+            });
             Err(Failure::new(format!(
                 "leafgate does not listen at {address} ({error}): start `leafgate serve{policy}` first; the command was not run"
             )))
