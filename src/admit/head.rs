@@ -194,11 +194,29 @@ fn off_route(head: &CallHead<'_>, host: Option<&Host>) -> String {
         .iter()
         .map(|route| format!("{} {}", route.method, route.path))
         .collect();
-    let path = match head.target {
-        Target::Origin(path) | Target::Absolute { path, .. } => path,
-        Target::Fragment => "",
+    let what = match (head.target, host) {
+        // What the path looks like says nothing where it is a path of another host.
+        (Target::Absolute { .. }, None) => {
+            "the call names its host and the card pins none of the policy; correct host_pin"
+        }
+        (Target::Absolute { authority, .. }, Some(host)) if !names(authority, host) => {
+            "the card pins another host than the one that the call is aimed at; pin that one, or call the pinned one"
+        }
+        (Target::Absolute { path, .. }, Some(host)) => match below(path, host) {
+            Some(path) => off_path(path),
+            None => "the path is not below the pinned host's base_url",
+        },
+        (Target::Origin(path), _) => off_path(path),
+        (Target::Fragment, _) => {
+            "a path on the host's routes has no fragment; send it without # and what follows"
+        }
     };
-    let what = if path.starts_with("/v1/") {
+    format!("{what}; the routes are {}", routes.join(", "))
+}
+
+/// The same for a path below the base URL.
+fn off_path(path: &str) -> &'static str {
+    if path.starts_with("/v1/") {
         "/v1 stands twice in the path: give the client the base URL without it"
     } else if path.is_empty() || path == "/" {
         "the path ends at the base URL: this client wants the whole address, such as /v1/chat/completions"
@@ -206,16 +224,25 @@ fn off_route(head: &CallHead<'_>, host: Option<&Host>) -> String {
         "a path on the host's routes has no query and no percent-encoding"
     } else {
         "method and path are not on the pinned host's routes"
-    };
-    format!("{what}; the routes are {}", routes.join(", "))
+    }
 }
 
 /// The path relative to `base_url`, where authority and path lie under it.
 fn under<'a>(authority: &str, path: &'a str, host: &Host) -> Option<&'a str> {
+    names(authority, host).then_some(())?;
+    below(path, host)
+}
+
+/// Whether the authority is that of `base_url`.
+fn names(authority: &str, host: &Host) -> bool {
     let base = &host.base;
     // As the policy writes it, or with the port; a name in brackets is no name (they are for IPv6 alone).
-    (authority == base.authority || authority == base.with_port()).then_some(())?;
-    path.strip_prefix(base.path.as_str())
+    authority == base.authority || authority == base.with_port()
+}
+
+/// What of the path is below that of `base_url`.
+fn below<'a>(path: &'a str, host: &Host) -> Option<&'a str> {
+    path.strip_prefix(host.base.path.as_str())
         .filter(|rest| rest.starts_with('/'))
 }
 

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use clap::Subcommand;
 use jiff::Timestamp;
 
+use super::custody;
 use super::out::{Done, Failure, Out, Tone, safe};
 use crate::certs::{self, Made, Name};
 use crate::files::shell_word;
@@ -65,6 +66,9 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
     let names: Vec<Name> = hosts.iter().map(|host| Name::of(host)).collect();
     let made = certs::make(&names, SystemTime::now()).map_err(|error| Failure::of(&error))?;
     write(&init.dir, &made)?;
+    for finding in custody::on_the_way(&init.dir.join(KEY_FILE)) {
+        super::complain(&[format!("warning: {}", finding.line())]);
+    }
     tell(&init, &policy, &hosts, &made, out)
 }
 

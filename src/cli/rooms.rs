@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::out::Failure;
+use crate::files;
 use crate::fixture::{self, AddFault, Entry, Fixture, Registry};
 use crate::ledger;
 use crate::policy::{self, Host, Policy};
@@ -138,8 +139,9 @@ fn changes(old: &Entry, new: &fixture::NewFixture) -> Vec<String> {
 
 /// The entries of the lock file; one with faults gives none, and is not written to either.
 pub(super) fn entries(lock: &Path) -> Vec<Entry> {
-    std::fs::read_to_string(lock)
+    files::read(lock, fixture::LOCK_BYTES)
         .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
         .and_then(|text| fixture::parse_lock(lock, &text).ok())
         .unwrap_or_default()
 }

@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use super::out::{Done, Failure, Out, Tone, safe};
-use super::{oracle, pin, policy};
+use super::{custody, oracle, pin, policy};
 use crate::admin;
 use crate::files::shell_word;
 use crate::ingress::{self, Live, Running};
@@ -45,6 +45,10 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     let oracle = tested_oracle()?;
     let policy = policy::load(args.policy.as_ref())?;
     log();
+    for finding in custody::of_secrets(&policy) {
+        let line = safe(&finding.line()).into_owned();
+        tracing::warn!(target: "leafgate::serve", "{line}");
+    }
     open_files();
     let runtime = runtime()?;
     let done = runtime.block_on(async {
