@@ -312,10 +312,15 @@ impl Gate {
     }
 
     pub fn start(dir: TempDir) -> Gate {
+        Gate::start_on(dir, 2)
+    }
+
+    /// On so many threads.
+    pub fn start_on(dir: TempDir, threads: usize) -> Gate {
         let policy = Policy::load(&dir.path().join("policy.toml"))
             .unwrap_or_else(|faults| panic!("{faults:?}"));
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(threads)
             .enable_all()
             .build()
             .unwrap();
