@@ -113,6 +113,8 @@ fn a_call_in_flight_keeps_its_policy_and_a_reload_closes_what_is_kept() {
     });
     let gate = Gate::in_front_of(&host);
     assert_eq!(gate.call(&card(json!({})), &body()).status, 200);
+    // The client has its answer a moment before the connection is put back.
+    std::thread::sleep(Duration::from_millis(100));
     assert_eq!(gate.call(&card(json!({})), &body()).status, 200);
     assert_eq!(host.accepts(), 1, "the connection is kept");
     let mut slow = sent(&gate);
@@ -122,8 +124,10 @@ fn a_call_in_flight_keeps_its_policy_and_a_reload_closes_what_is_kept() {
     });
     reload(&gate, 1);
     assert_eq!(read_reply(&mut slow).status, 200);
+    let before = host.accepts();
+    std::thread::sleep(Duration::from_millis(100));
     assert_eq!(gate.call(&card(json!({})), &body()).status, 200);
-    assert_eq!(host.accepts(), 2, "a new policy dials anew");
+    assert_eq!(host.accepts(), before + 1, "a new policy dials anew");
 }
 
 fn in_doubt(gate: &Gate) -> bool {
