@@ -84,6 +84,8 @@ fn leafgate(gate: &Gate, options: &[&str], command: &[&str]) -> Command {
         .args(options)
         .arg("--")
         .args(command)
+        // Beside the policy, so that a command can leave something there.
+        .current_dir(gate.dir.path())
         .env("HTTP_PROXY", "http://127.0.0.1:9")
         .env("OPENAI_API_KEY", "sk-0123456789abcdef0123");
     run
@@ -306,6 +308,9 @@ fn through(before: &[String], command: &Command) -> Command {
         .args(&before[1..])
         .arg(command.get_program())
         .args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        started.current_dir(folder);
+    }
     started
 }
 

@@ -65,19 +65,25 @@ fn leafgates_own_files_can_be_neither_changed_nor_its_keys_read() {
 
     let command = tamper(top.path(), gate.dir.path());
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    let output = leafgate(&gate, &[], &command).output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
-    let inside = ways(&String::from_utf8_lossy(&output.stdout));
-    assert!(inside.len() > 35, "{}", told(&output));
-    for (name, (open, detail)) in &inside {
-        println!("{name}: {detail}");
-        // The folder is the user's own, and stays so.
-        assert_eq!(*open, name == "write_beside", "{name}: {detail}");
+    // Where the command works beside the policy, what it leaves there is its own; elsewhere all of the policy's folder is read-only.
+    let mut inside = BTreeMap::new();
+    for (folder, open) in [(gate.dir.path(), true), (Path::new("/"), false)] {
+        let output = leafgate(&gate, &[], &command)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        inside = ways(&String::from_utf8_lossy(&output.stdout));
+        assert!(inside.len() > 35, "{}", told(&output));
+        for (name, (shown, detail)) in &inside {
+            println!("{name}: {detail}");
+            assert_eq!(*shown, open && name == "write_beside", "{name}: {detail}");
+        }
+        assert_eq!(std::fs::remove_file(gate.path("beside")).is_ok(), open);
+        assert_eq!(rules(gate.dir.path()), before);
+        let secrets = ["CREDENTIAL-4a", "BEGIN"];
+        assert!(secrets.iter().all(|text| !told(&output).contains(text)));
     }
-    std::fs::remove_file(gate.path("beside")).unwrap();
-    assert_eq!(rules(gate.dir.path()), before);
-    let secrets = ["CREDENTIAL-4a", "BEGIN"];
-    assert!(secrets.iter().all(|text| !told(&output).contains(text)));
 
     // Each of them does what it says where nothing confines it.
     let other = copy.path().join("top");
@@ -139,6 +145,7 @@ fn where_a_file_cannot_be_kept_the_command_does_not_run_unless_trusted() {
             .args(options)
             .args(["--", "touch"])
             .arg(&mark)
+            .current_dir(gate.dir.path())
             .output()
             .unwrap();
         let ran = mark.exists();
@@ -202,4 +209,47 @@ fn another_users_files_need_no_trust() {
     assert!(output.status.success(), "{}", told(&output));
     let output = leafgate(&gate, &[], &["true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+}
+
+/// An editor saves to another file and renames it: the mount goes with the file that it was over.
+#[test]
+fn a_file_that_is_replaced_meanwhile_is_no_way_round() {
+    if !possible("a_file_that_is_replaced_meanwhile_is_no_way_round") {
+        return;
+    }
+    let host = Host::ok();
+    let (_top, gate) = nested(&host);
+    let script = "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\ntry: open(sys.argv[1], 'a').close(); print('open')\nexcept OSError as e: print(e.errno)";
+    let policy = gate.path("policy.toml");
+    let words = ["python3", "-c", script, policy.to_str().unwrap()];
+    let replaced = |folder: &Path| {
+        let mut child = leafgate(&gate, &[], &words)
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = ready(&mut child);
+        let new = gate.path("policy.toml.new");
+        std::fs::copy(&policy, &new).unwrap();
+        std::fs::rename(new, &policy).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        let _ = child.stdin.take().unwrap().write_all(b"go\n");
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).unwrap();
+        (text, child.wait_with_output().unwrap())
+    };
+    // In a folder of its own the new one is read-only as well.
+    let (text, output) = replaced(Path::new("/"));
+    assert_eq!(text, "30\n", "{}", told(&output));
+    // Where the command works in the folder, it ends.
+    let (text, output) = replaced(gate.dir.path());
+    assert_eq!(
+        (&*text, output.status.code()),
+        ("", Some(137)),
+        "{}",
+        told(&output)
+    );
+    assert!(told(&output).contains("policy.toml was replaced from outside"));
 }

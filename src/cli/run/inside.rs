@@ -34,6 +34,8 @@ pub(super) fn run(told: &Told<'_>) -> Result<u8, Fault> {
     drop(listener);
     privileges::for_the_first().step("capabilities for the first process")?;
     let given = hand.as_fd().try_clone_to_owned().step("standard input")?;
+    // By now: the first process makes another /proc.
+    let list = mounts::List::open().step("reading /proc/self/mountinfo")?;
     let mut child = stage::first(told, given).step("the first process of a PID namespace")?;
     // After the start, since the command inherits the mask: from here on PID 1 hears the terminal, and this process only waits.
     if let Err(error) = first::handed_on().thread_block() {
@@ -43,8 +45,16 @@ pub(super) fn run(told: &Told<'_>) -> Result<u8, Fault> {
         ));
         return Ok(2);
     }
-    let ended = child.wait().step("waiting for the command")?;
-    Ok(outside::code(ended))
+    match shield::watch(&told.shields, list, &mut child) {
+        Ok(ended) => Ok(outside::code(ended)),
+        Err(error) => {
+            let _ = child.kill();
+            stage::say(&format!(
+                "run: waiting for the command: {error}; it was started, and was ended"
+            ));
+            Ok(2)
+        }
+    }
 }
 
 /// The user's own ids, and nobody else's, stand for themselves in there.

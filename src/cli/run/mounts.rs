@@ -1,17 +1,20 @@
 //! The mounts of this process: what they are, and the few changes that masks need.
 
 use std::ffi::{CStr, OsStr, OsString};
-use std::io;
+use std::io::{self, Read as _, Seek as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::libc;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 
 /// Laid over a file, it takes all and gives nothing.
 pub(super) const NOTHING: &str = "/dev/null";
+
+const LIST: &str = "/proc/self/mountinfo";
 
 /// One line of `/proc/self/mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,8 +35,34 @@ pub(super) fn private() -> io::Result<()> {
 }
 
 pub(super) fn all() -> io::Result<Vec<Mount>> {
-    let text = std::fs::read("/proc/self/mountinfo")?;
-    Ok(text.split(|&b| b == b'\n').filter_map(mount).collect())
+    Ok(parsed(&std::fs::read(LIST)?))
+}
+
+fn parsed(text: &[u8]) -> Vec<Mount> {
+    text.split(|&b| b == b'\n').filter_map(mount).collect()
+}
+
+/// The list, opened once: it can be read, and waited on, where `/proc` has become another one.
+#[derive(Debug)]
+pub(super) struct List(std::fs::File);
+
+impl List {
+    pub(super) fn open() -> io::Result<List> {
+        Ok(List(std::fs::File::open(LIST)?))
+    }
+
+    /// As it is now; what changes after this is told by `changed`.
+    pub(super) fn read(&mut self) -> io::Result<Vec<Mount>> {
+        let mut text = Vec::new();
+        self.0.rewind()?;
+        self.0.read_to_end(&mut text)?;
+        Ok(parsed(&text))
+    }
+
+    /// Ready with `PRI` where a mount came or went.
+    pub(super) fn changed(&self) -> PollFd<'_> {
+        PollFd::new(&self.0, PollFlags::PRI)
+    }
 }
 
 /// `36 35 98:0 /root /at rw,noatime shared:1 - ext4 /dev/root rw`
@@ -156,6 +185,14 @@ pub(super) fn nothing() -> io::Result<()> {
 /// What is mounted at a place, of several the one that is seen.
 pub(super) fn top<'a>(mounts: &'a [Mount], at: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.at == at)
+}
+
+/// The mount in which a path is seen: the deepest, of several the last.
+pub(super) fn showing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.at))
+        .max_by_key(|mount| mount.at.as_os_str().len())
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ use crate::policy::{Origin, Policy};
 /// Links followed in one path, as the kernel has it.
 const LINKS: usize = 40;
 
+/// Where a command's files for a while are.
+const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
+
 /// What is laid, and what of it cannot be kept from the command.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
@@ -39,6 +42,7 @@ pub(super) fn of(policy: &Policy) -> Result<Rules, Failure> {
     };
     if let Some(file) = &policy.file {
         rules.add("the policy", file, How::Read);
+        rules.folder(file);
     }
     rules.cards(&policy.cards_dir);
     rules.fixtures(policy)?;
@@ -95,6 +99,34 @@ impl Rules {
         }
     }
 
+    /// The folder of the policy, where it is one of its own: then a file in it may be replaced from outside, and the new one is read-only as well. What the
+    /// command works in stays open.
+    fn folder(&mut self, policy: &Path) {
+        let Some(folder) = policy.parent().and_then(|folder| {
+            let folder = if folder.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                folder
+            };
+            std::fs::canonicalize(folder).ok()
+        }) else {
+            return;
+        };
+        let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
+        let works = [std::env::current_dir().ok(), home];
+        let shared = works
+            .iter()
+            .flatten()
+            .any(|place| place.starts_with(&folder));
+        if !shared
+            && !SCRATCH
+                .iter()
+                .any(|scratch| Path::new(scratch).starts_with(&folder))
+        {
+            self.lay(folder, How::Read);
+        }
+    }
+
     /// The folder; and what its links lead to, since leafgate follows them.
     fn cards(&mut self, dir: &Path) {
         self.add("cards.dir", dir, How::Read);
@@ -141,6 +173,11 @@ impl Rules {
     }
 
     fn lay(&mut self, at: PathBuf, how: How) {
+        // What the command's user can neither write to nor replace is as it must be.
+        let fixed = !can_change(&at) && !at.parent().is_some_and(can_change);
+        if how == How::Read && at.is_file() && fixed {
+            return;
+        }
         let views = sockets::views(&at, &self.mounts);
         let others = views.into_iter().filter(|view| same(view, &at));
         for at in others.collect::<Vec<_>>().into_iter().chain([at]) {

@@ -9,11 +9,13 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::mount::MountFlags;
 
-use super::mounts;
-use super::stage::{Fault, Step as _};
+use super::mounts::{self, List, Mount};
+use super::stage::{self, Fault, Step as _};
 
 /// What is laid where; in this order, so that none covers what another one needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,21 +72,67 @@ pub(super) fn lay(shields: &[Shield]) -> Result<(), Fault> {
     for Shield { at, .. } in of(How::Hide) {
         mounts::cover(at).step(format!("covering {}", at.display()))?;
     }
-    all_there(shields).step("looking whether leafgate's own files are as they must be in there")
+    mounts::all()
+        .and_then(|mounts| all_there(shields, &mounts))
+        .step("looking whether leafgate's own files are as they must be in there")
 }
 
 /// A filter of somebody else's may answer a mount with success and do nothing.
-fn all_there(shields: &[Shield]) -> io::Result<()> {
-    let mounts = mounts::all()?;
-    for Shield { how, at } in shields {
-        let there = mounts::top(&mounts, at)
-            .is_some_and(|mount| *how != How::Read || mount.flags.contains(MountFlags::RDONLY));
-        if !there {
-            let what = format!("{} is not mounted", at.display());
-            return Err(io::Error::other(what));
+fn all_there(shields: &[Shield], mounts: &[Mount]) -> io::Result<()> {
+    missing(shields, mounts).map_or(Ok(()), |shield| {
+        let what = format!("{} is not mounted", shield.at.display());
+        Err(io::Error::other(what))
+    })
+}
+
+/// The first that does not stand.
+fn missing<'a>(shields: &'a [Shield], mounts: &[Mount]) -> Option<&'a Shield> {
+    shields.iter().find(|Shield { how, at }| match how {
+        How::Keep | How::Hide => mounts::top(mounts, at).is_none(),
+        // A file that was replaced is as well off in a folder that is read-only itself.
+        How::Read => !mounts::showing(mounts, at)
+            .is_some_and(|mount| mount.flags.contains(MountFlags::RDONLY)),
+    })
+}
+
+/// Waits for the end of the first process; ends it, with all that runs in there, where a shield has gone. A file that is replaced from outside (by an editor
+/// that saves to another file and renames it) takes its mount point with it, and the new one would be open to the command.
+pub(super) fn watch(
+    shields: &[Shield],
+    mut list: List,
+    first: &mut Child,
+) -> io::Result<ExitStatus> {
+    let pid = rustix::process::Pid::from_child(first);
+    // Where the kernel or a filter has none, the end is looked for now and then.
+    let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok();
+    let now_and_then = Timespec {
+        tv_sec: 0,
+        tv_nsec: 20_000_000,
+    };
+    loop {
+        if let Some(ended) = first.try_wait()? {
+            return Ok(ended);
+        }
+        if let Some(shield) = missing(shields, &list.read()?) {
+            let _ = first.kill();
+            stage::say(&format!(
+                "run: {} was replaced from outside, and the new one would be open to the command: it was ended",
+                shield.at.display()
+            ));
+            return first.wait();
+        }
+        let mut ready = vec![list.changed()];
+        ready.extend(
+            handle
+                .as_ref()
+                .map(|handle| PollFd::new(handle, PollFlags::IN)),
+        );
+        let most = handle.is_none().then_some(&now_and_then);
+        match rustix::event::poll(&mut ready, most) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -129,9 +177,10 @@ mod tests {
             how: How::Keep,
             at: "/".into(),
         };
-        assert!(all_there(&[root]).is_ok());
+        let mounts = mounts::all().unwrap();
+        assert!(all_there(&[root], &mounts).is_ok());
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().canonicalize().unwrap();
-        assert!(all_there(&[Shield { how: How::Keep, at }]).is_err());
+        assert!(all_there(&[Shield { how: How::Keep, at }], &mounts).is_err());
     }
 }

@@ -101,11 +101,7 @@ fn walk(folder: &Path, depth: usize, left: &mut usize, found: &mut BTreeSet<Path
 
 /// The same file where its file system is mounted at another place too.
 pub(super) fn views(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
-    let Some(own) = mounts
-        .iter()
-        .filter(|mount| path.starts_with(&mount.at))
-        .max_by_key(|mount| mount.at.as_os_str().len())
-    else {
+    let Some(own) = mounts::showing(mounts, path) else {
         return Vec::new();
     };
     let Ok(rest) = path.strip_prefix(&own.at) else {
