@@ -54,8 +54,8 @@ use super::out::{Done, Failure};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  leafgate run -- python my_eval.py
-  leafgate run --policy leafgate.toml --card seed-04 -- python my_eval.py
+  leafgate run --policy gate/leafgate.toml -- python my_eval.py
+  leafgate run --policy gate/leafgate.toml --card seed-04 -- python my_eval.py
 
 Start `leafgate serve` first. The base URL stands in OPENAI_BASE_URL, OPENAI_API_BASE and ANTHROPIC_BASE_URL.
 The network, other processes and sockets are out of reach, and leafgate's own files read-only; the rest of the disk is

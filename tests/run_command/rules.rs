@@ -253,3 +253,47 @@ fn a_file_that_is_replaced_meanwhile_is_no_way_round() {
     );
     assert!(told(&output).contains("policy.toml was replaced from outside"));
 }
+
+/// leafgate replaces its copy of the checkpoint while it runs.
+#[test]
+fn the_copy_of_the_checkpoint_is_kept_by_its_folder() {
+    if !possible("the_copy_of_the_checkpoint_is_kept_by_its_folder") {
+        return;
+    }
+    let host = Host::ok();
+    let script = "import os, sys, time\nfirst = os.stat(sys.argv[1]).st_ino\nfor _ in range(200):\n    time.sleep(0.05)\n    if os.stat(sys.argv[1]).st_ino != first: break\nelse: print('not replaced')\ntry: open(sys.argv[1], 'a').close(); print('open')\nexcept OSError as e: print(e.errno)";
+    for (place, options, wanted) in [
+        ("kept/copy", &[][..], Some("30\n")),
+        ("copy", &[], None),
+        ("copy", &["--trust-command"], Some("open\n")),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("kept")).unwrap();
+        let more = format!("checkpoint_copy = \"{place}\"\ncheckpoint_every = \"1s\"\n");
+        let gate = Gate::built_in(dir, &entry(&host, ""), &more, "");
+        let copy = gate.path(place);
+        assert!(copy.exists());
+        let words = ["python3", "-c", script, copy.to_str().unwrap()];
+        let mut run = leafgate(&gate, options, &words);
+        if wanted.is_none() {
+            // By a name without a folder, as from the folder itself.
+            run = Command::new(env!("CARGO_BIN_EXE_leafgate"));
+            run.args(["run", "--policy", "policy.toml", "--", "true"]);
+            run.current_dir(gate.dir.path());
+        }
+        let run = run.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = run.spawn().unwrap();
+        // A checkpoint is written where there is something new.
+        std::thread::sleep(Duration::from_millis(700));
+        assert_eq!(gate.call(&support::card(json!({})), &body()).status, 200);
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        match wanted {
+            Some(wanted) => assert_eq!(text, wanted, "{}", told(&output)),
+            None => {
+                assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+                assert!(told(&output).contains("give it a folder of its own"));
+            }
+        }
+    }
+}

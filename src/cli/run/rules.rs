@@ -42,13 +42,15 @@ pub(super) fn of(policy: &Policy) -> Result<Rules, Failure> {
     };
     if let Some(file) = &policy.file {
         rules.add("the policy", file, How::Read);
-        rules.folder(file);
+        if let Some(folder) = own_folder(file) {
+            rules.lay(folder, How::Read);
+        }
     }
     rules.cards(&policy.cards_dir);
     rules.fixtures(policy)?;
     rules.add("ledger.dir", &policy.ledger.dir, How::Hide);
     if let Some(copy) = &policy.ledger.checkpoint_copy {
-        rules.add("ledger.checkpoint_copy", copy, How::Read);
+        rules.copy(copy);
     }
     if let Some(tls) = &policy.listen.tls {
         rules.add("listen.tls.cert", &tls.cert, How::Read);
@@ -99,31 +101,18 @@ impl Rules {
         }
     }
 
-    /// The folder of the policy, where it is one of its own: then a file in it may be replaced from outside, and the new one is read-only as well. What the
-    /// command works in stays open.
-    fn folder(&mut self, policy: &Path) {
-        let Some(folder) = policy.parent().and_then(|folder| {
-            let folder = if folder.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                folder
-            };
-            std::fs::canonicalize(folder).ok()
-        }) else {
-            return;
-        };
-        let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
-        let works = [std::env::current_dir().ok(), home];
-        let shared = works
-            .iter()
-            .flatten()
-            .any(|place| place.starts_with(&folder));
-        if !shared
-            && !SCRATCH
-                .iter()
-                .any(|scratch| Path::new(scratch).starts_with(&folder))
-        {
+    /// leafgate writes another file and renames it, again and again: only the folder can be kept.
+    fn copy(&mut self, file: &Path) {
+        if let Some(folder) = own_folder(file) {
+            self.add("ledger.checkpoint_copy", file, How::Read);
             self.lay(folder, How::Read);
+        } else if std::path::absolute(file)
+            .is_ok_and(|whole| whole.parent().is_some_and(can_change))
+        {
+            self.open.push(format!(
+                "ledger.checkpoint_copy ({}) is replaced while leafgate runs, where the command works; give it a folder of its own",
+                file.display()
+            ));
         }
     }
 
@@ -163,7 +152,8 @@ impl Rules {
         Ok(())
     }
 
-    /// This program: `serve` is started from the same file most often. Its other names do not matter while it runs: nobody can open it for writing.
+    /// This program: `serve` is started from the same file most often. Its other names are left: while it runs nobody can open it for writing (Linux 6.11 and the
+    /// first of 6.12 excepted), and what `cargo build` makes has two.
     fn program(&mut self) {
         if let Ok(own) = std::env::current_exe()
             && let Ok(Some(at)) = self.walk(&own)
@@ -239,6 +229,21 @@ impl Rules {
             });
         }
     }
+}
+
+/// The folder of a file, where the command does not work in it: then a file in it may be replaced from outside, and the new one is read-only as well.
+fn own_folder(file: &Path) -> Option<PathBuf> {
+    let folder = std::path::absolute(file).ok()?;
+    let folder = std::fs::canonicalize(folder.parent()?).ok()?;
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let works = home
+        .into_iter()
+        .chain(std::env::current_dir())
+        .chain(SCRATCH.map(PathBuf::from));
+    let shared = works
+        .filter_map(|place| std::fs::canonicalize(place).ok())
+        .any(|place| place.starts_with(&folder));
+    (!shared).then_some(folder)
 }
 
 /// Without the root, and without what stays in place.
