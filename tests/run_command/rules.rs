@@ -197,10 +197,16 @@ fn another_users_files_need_no_trust() {
         return;
     }
     let host = Host::ok();
-    let gate = gate(&host);
+    let (top, gate) = nested(&host);
     let Some(user) = another_user(&gate) else {
         return;
     };
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(top.path(), 0o755);
+    // A secret of leafgate's own user: `run` needs none.
+    mode(&gate.path("credential"), 0o600);
     std::fs::hard_link(gate.path("policy.toml"), gate.path("again")).unwrap();
     let ledger = std::fs::metadata(gate.path("ledger")).unwrap();
     assert_eq!(ledger.permissions().mode() & 0o077, 0);

@@ -136,11 +136,7 @@ fn load(file: Option<&Path>) -> Result<Policy, Failure> {
     let Some(file) = file else {
         return policy::load(None);
     };
-    let any = |name: &str| {
-        let value = std::env::var_os(name).filter(|value| !value.is_empty());
-        Some(value.unwrap_or_else(|| OsString::from("not-in-this-shell")))
-    };
-    Policy::load_with(file, &any)
+    Policy::load_as_client(file)
         .map_err(|faults| Failure::Lines(faults.iter().map(ToString::to_string).collect()))
 }
 
