@@ -20,8 +20,7 @@ const SYSTEM: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
 
 /// File systems that are a way into the kernel rather than a disk: whoever writes there, root even without capabilities, ends processes outside, names a program
 /// that the kernel starts, or changes the machine. Wherever they are mounted.
-const KERNEL: [&str; 15] = [
-    "binder",
+const KERNEL: [&str; 14] = [
     "binfmt_misc",
     "bpf",
     "cgroup",
@@ -38,7 +37,7 @@ const KERNEL: [&str; 15] = [
     "tracefs",
 ];
 /// Those of another namespace, in which something outside waits for messages, or whose processes are seen.
-const OTHERS: [&str; 3] = ["mqueue", "proc", "rpc_pipefs"];
+const OTHERS: [&str; 4] = ["binder", "mqueue", "proc", "rpc_pipefs"];
 
 /// All but what needs the PID namespace.
 pub(super) fn lay(found: &[PathBuf]) -> Result<(), Fault> {
