@@ -395,11 +395,13 @@ fn absolute_form_lies_under_the_pinned_base_url() {
         gate.raw(format!("POST http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\nleafgate-card: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{payload}", card(json!({})), payload.len()).as_bytes())
     };
     let authority = format!("{HOST}:{}", host.address.port());
+    let bracketed = format!("[{HOST}]:{}", host.address.port());
     assert_eq!(send(&authority, "/v1/chat/completions").status, 200);
     for (authority, path) in [
         (&*authority, "/v2/chat/completions"),
         (&authority, "/v1chat/completions"),
         ("other.example.org", "/v1/chat/completions"),
+        (&bracketed, "/v1/chat/completions"),
         (HOST, "/v1/chat/completions"),
         (&authority, "/chat/completions"),
     ] {
@@ -497,6 +499,30 @@ fn an_answer_that_breaks_at_its_first_byte_still_shows_its_head() {
         let outcome = gate.wait("outcome", 1).remove(0);
         assert_eq!(outcome.get("error").is_none(), whole, "{outcome}");
     }
+}
+
+/// On one thread that serves: whoever asks while a long body is checked does not wait for the end of that.
+#[test]
+fn a_long_body_holds_nobody_else_up() {
+    let host = Host::ok();
+    let dir = tempfile::tempdir().unwrap();
+    support::lay_out(dir.path(), &support::entry(&host, ""), "", "");
+    let gate = Gate::start_on(dir, 1);
+    let long = body_with(&"def clamp(v".repeat(400_000));
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| gate.call(&card(json!({})), &long));
+        let mut longest = Duration::ZERO;
+        while !call.is_finished() {
+            let asked = Instant::now();
+            let held = gate.call(&card(json!({ "egress_class": "machine-local" })), b"{}");
+            assert_eq!(held.status, 422);
+            longest = longest.max(asked.elapsed());
+        }
+        let all = began.elapsed();
+        assert_eq!(call.join().unwrap().reason(), "body_unbound");
+        assert!(longest < all / 2, "{longest:?} of {all:?}");
+    });
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn listening(host: &TlsHost, listen: &str) -> Gate {
     std::fs::write(dir.path().join("ca.pem"), made.ca).unwrap();
     private(&dir.path().join("ca-key.pem"), &made.key);
     std::fs::write(dir.path().join("host-ca.pem"), &host.ca).unwrap();
-    std::fs::write(dir.path().join("token"), "open-sesame").unwrap();
+    std::fs::write(dir.path().join("token"), "open-sesame-open-sesame").unwrap();
     let hosts = format!(
         "[hosts.\"{HOST}\"]\nbase_url = \"https://{HOST}:{}/v1\"\nresolve = [\"127.0.0.1\"]\naddresses = \"loopback\"\nca = \"host-ca.pem\"\nmodels = [\"tiny\"]\nbind = \"cover\"\n[hosts.local]\nbase_url = \"http://127.0.0.1:11434/v1\"\n",
         host.address.port()
@@ -203,14 +203,31 @@ fn a_request_in_a_tunnel_is_a_call_like_any_other() {
     let split = call(CHAT, split_card(json!({})));
     assert_eq!((split.status, split.reason()), (200, "redacted_metadata"));
     // The card pins another host than the tunnel's; the path is not the host's; the path of a base URL with a card is leafgate's own.
-    for (line, card) in [
-        (CHAT, card(json!({"host_pin": "local"}))),
-        ("POST /chat/completions", card(json!({}))),
-        ("POST /card/seed-04/v1/chat/completions", card(json!({}))),
-        ("POST /v1/chat/completions?x=1", card(json!({}))),
+    let twice = "/v1 stands twice in the path";
+    for (line, pin, hint) in [
+        (CHAT, "local", "the card pins another host"),
+        (CHAT, "nowhere", "the card pins none of the policy"),
+        (
+            "POST /v1/v1/chat/completions",
+            "local",
+            "the card pins another host",
+        ),
+        ("POST /v1/v1/chat/completions", HOST, twice),
+        ("POST /v1/files", HOST, "method and path are not on"),
+        ("POST /v1/chat/completions#x", HOST, "no fragment"),
+        (
+            "POST /chat/completions",
+            HOST,
+            "not below the pinned host's base_url",
+        ),
+        ("POST /card/seed-04/v1/chat/completions", HOST, "not below"),
+        ("POST /v1/chat/completions?x=1", HOST, "no query"),
     ] {
-        let refused = call(line, card);
+        let refused = call(line, card(json!({"host_pin": pin})));
         assert_eq!(refused.reason(), "route_not_allowed", "{line}");
+        let text = String::from_utf8(refused.body).unwrap();
+        assert!(text.contains(hint), "{line}: {text}");
+        assert_eq!(text.contains(twice), hint == twice, "{line}: {text}");
     }
     let seen = host.seen();
     assert_eq!(seen.len(), 2, "{seen:?}");
@@ -224,7 +241,7 @@ fn a_request_in_a_tunnel_is_a_call_like_any_other() {
     assert!(!seen[1].contains(&FIXTURE[..20]));
     drop(tls);
     assert_eq!(gate.wait("outcome", 2).len(), 2);
-    assert_eq!(gate.of_kind("decision").len(), 7);
+    assert_eq!(gate.of_kind("decision").len(), 12);
     assert!(gate.of_kind("refused").is_empty());
     gate.stop();
     let report = leafgate::ledger::verify(&gate.path("ledger"), &mut |_, _| {}).unwrap();
@@ -486,7 +503,7 @@ fn the_listeners_token_is_asked_for_on_each_request_inside() {
     );
     let shown = String::from_utf8(bare).unwrap().replacen(
         "\r\nleafgate-card",
-        "\r\nleafgate-token: open-sesame\r\nleafgate-card",
+        "\r\nleafgate-token: open-sesame-open-sesame\r\nleafgate-card",
         1,
     );
     let released = ask(&mut tls, shown.as_bytes());

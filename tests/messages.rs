@@ -299,6 +299,56 @@ fn a_tail_after_a_good_request_is_refused_after_its_answer() {
     assert!(!host.seen()[0].head.contains(CANARY) && !gate.ledger_text().contains(CANARY));
 }
 
+/// With the largest `limits.head` there is: what the gate lets through the HTTP library takes, and what it would not take never reaches it.
+#[test]
+fn the_gate_refuses_what_the_library_would_and_nothing_else() {
+    let host = Host::ok();
+    let gate = Gate::with(&support::entry(&host, ""), "[limits]\nhead = \"1MiB\"\n");
+    let call = |line: &str| gate.call_with(&card(json!({})), line, &body());
+    assert_eq!(call(&format!("{}: 1\r\n", "a".repeat(65_535))).status, 200);
+    assert_eq!(
+        call(&format!("x: {}\r\n", "a".repeat(1_000_000))).status,
+        200
+    );
+    let long = format!("{}: 1\r\n", "a".repeat(10_000));
+    assert_eq!(call(&long.repeat(90)).status, 200);
+    let aim = |length: usize| {
+        let path = format!("/v1/{}", "a".repeat(length - 4));
+        gate.head(&card(json!({})), "")
+            .replacen("/v1/chat/completions", &path, 1)
+            + "\r\n"
+    };
+    let off = gate.raw(aim(65_534).as_bytes());
+    assert_eq!(off.reason(), "route_not_allowed", "{}", off.head);
+    assert_eq!(
+        (host.accepts() > 0, gate.of_kind("refused").len()),
+        (true, 0)
+    );
+    let empty = Host::ok();
+    for (what, bytes) in [
+        (
+            "a name",
+            gate.head(&card(json!({})), "") + &"a".repeat(65_536) + ": 1\r\n\r\n",
+        ),
+        (
+            "a long name",
+            gate.head(&card(json!({})), "") + &"a".repeat(1_000_000) + ": 1\r\n\r\n",
+        ),
+        ("a target", aim(65_535)),
+        ("a long target", aim(1_000_000)),
+    ] {
+        refused(
+            &gate,
+            &empty,
+            what,
+            bytes.as_bytes(),
+            431,
+            "head_too_large",
+            "refused",
+        );
+    }
+}
+
 #[test]
 fn limits_of_head_and_body() {
     let host = Host::ok();

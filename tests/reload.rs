@@ -60,8 +60,8 @@ fn a_policy_is_taken_whole_or_not_at_all() {
                 .as_ref()
                 .unwrap()
                 .shared
-                .reload_error
-                .load()
+                .reload_errors
+                .first()
                 .is_some()
         );
         assert_eq!(gate.call(&card(json!({})), &body()).status, 200);
@@ -78,8 +78,8 @@ fn a_policy_is_taken_whole_or_not_at_all() {
             .as_ref()
             .unwrap()
             .shared
-            .reload_error
-            .load()
+            .reload_errors
+            .first()
             .is_none()
     );
     assert_eq!(gate.call(&card(json!({})), &body()).reason(), "pin_unknown");
@@ -124,6 +124,60 @@ fn a_call_in_flight_keeps_its_policy_and_a_reload_closes_what_is_kept() {
     assert_eq!(read_reply(&mut slow).status, 200);
     assert_eq!(gate.call(&card(json!({})), &body()).status, 200);
     assert_eq!(host.accepts(), 2, "a new policy dials anew");
+}
+
+fn in_doubt(gate: &Gate) -> bool {
+    let running = gate.running.as_ref().unwrap();
+    running.shared.reload_errors.first().is_some()
+}
+
+/// Waits for so many `config` records; whether the last is a refusal.
+fn refused(gate: &Gate, configs: usize) -> bool {
+    let records = gate.wait("config", configs);
+    assert_eq!(records.len(), configs, "{records:?}");
+    records[configs - 1]["error"].is_string()
+}
+
+#[test]
+fn a_policy_that_was_refused_for_its_lock_file_is_taken_when_that_is_mended() {
+    let host = Host::ok();
+    let gate = Gate::in_front_of(&host);
+    let lock = std::fs::read_to_string(gate.path("fixtures.lock")).unwrap();
+    std::fs::write(gate.path("fixtures.lock"), "bad").unwrap();
+    assert!(refused(&gate, 1));
+    edit(&gate, |text| text.replace(HOST, "renamed.example.org"));
+    assert!(refused(&gate, 2));
+    assert_eq!(gate.call(&card(json!({})), &body()).status, 200);
+    std::fs::write(gate.path("fixtures.lock"), format!("{lock}# mended\n")).unwrap();
+    assert!(!refused(&gate, 3) || !refused(&gate, 4));
+    let began = Instant::now();
+    while gate.call(&card(json!({})), &body()).reason() != "pin_unknown" {
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "the new policy is in force"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(!in_doubt(&gate));
+}
+
+#[test]
+fn a_file_that_is_again_what_is_in_force_is_no_fault() {
+    let host = Host::ok();
+    let gate = Gate::in_front_of(&host);
+    let mut configs = 0;
+    for name in ["policy.toml", "fixtures.lock"] {
+        let good = std::fs::read_to_string(gate.path(name)).unwrap();
+        std::fs::write(gate.path(name), "bad").unwrap();
+        configs += 1;
+        assert!(refused(&gate, configs), "{name}");
+        assert!(in_doubt(&gate), "{name}");
+        std::fs::write(gate.path(name), good).unwrap();
+        configs += 1;
+        assert!(!refused(&gate, configs), "{name}");
+        assert!(!in_doubt(&gate), "{name}");
+        assert_eq!(gate.call(&card(json!({})), &body()).status, 200, "{name}");
+    }
 }
 
 #[test]

@@ -111,7 +111,10 @@ impl Admitted {
                 Denied::new(
                     Reason::BodyUnbound,
                     Field::Body,
-                    "no fixture is registered for this card; run leafgate fixture add".to_owned(),
+                    format!(
+                        "no fixture is registered for this card; register it with {}",
+                        self.policy.fixture_add(self.passed.id.as_str())
+                    ),
                 )
             })?;
             fixture
@@ -130,7 +133,7 @@ impl Admitted {
                     Denied::new(
                         Reason::BodyUnbound,
                         Field::Body,
-                        match (unbound.uncovered, unbound.hint_for(self.policy.file.as_deref())) {
+                        match (unbound.uncovered, unbound.hint_for(&self.policy.flag())) {
                             (0, hint) => format!("{place} is not bound to the fixture; {hint}"),
                             (count, hint) => format!(
                                 "{place} is not bound to the fixture ({count} characters uncovered); {hint}"

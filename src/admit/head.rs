@@ -117,7 +117,7 @@ pub async fn check_head(
                 local: true,
             });
         }
-        let fixture = fixture(&id, &hash, host, fixtures).await?;
+        let fixture = fixture(&id, &hash, host, policy, fixtures).await?;
         if let (Eligible::Release(_), &Method::POST) = (&eligible, head.method) {
             media(head.headers)?;
         }
@@ -194,11 +194,29 @@ fn off_route(head: &CallHead<'_>, host: Option<&Host>) -> String {
         .iter()
         .map(|route| format!("{} {}", route.method, route.path))
         .collect();
-    let path = match head.target {
-        Target::Origin(path) | Target::Absolute { path, .. } => path,
-        Target::Fragment => "",
+    let what = match (head.target, host) {
+        // What the path looks like says nothing where it is a path of another host.
+        (Target::Absolute { .. }, None) => {
+            "the call names its host and the card pins none of the policy; correct host_pin"
+        }
+        (Target::Absolute { authority, .. }, Some(host)) if !names(authority, host) => {
+            "the card pins another host than the one that the call is aimed at; pin that one, or call the pinned one"
+        }
+        (Target::Absolute { path, .. }, Some(host)) => match below(path, host) {
+            Some(path) => off_path(path),
+            None => "the path is not below the pinned host's base_url",
+        },
+        (Target::Origin(path), _) => off_path(path),
+        (Target::Fragment, _) => {
+            "a path on the host's routes has no fragment; send it without # and what follows"
+        }
     };
-    let what = if path.starts_with("/v1/") {
+    format!("{what}; the routes are {}", routes.join(", "))
+}
+
+/// The same for a path below the base URL.
+fn off_path(path: &str) -> &'static str {
+    if path.starts_with("/v1/") {
         "/v1 stands twice in the path: give the client the base URL without it"
     } else if path.is_empty() || path == "/" {
         "the path ends at the base URL: this client wants the whole address, such as /v1/chat/completions"
@@ -206,24 +224,25 @@ fn off_route(head: &CallHead<'_>, host: Option<&Host>) -> String {
         "a path on the host's routes has no query and no percent-encoding"
     } else {
         "method and path are not on the pinned host's routes"
-    };
-    format!("{what}; the routes are {}", routes.join(", "))
+    }
 }
 
 /// The path relative to `base_url`, where authority and path lie under it.
 fn under<'a>(authority: &str, path: &'a str, host: &Host) -> Option<&'a str> {
+    names(authority, host).then_some(())?;
+    below(path, host)
+}
+
+/// Whether the authority is that of `base_url`.
+fn names(authority: &str, host: &Host) -> bool {
     let base = &host.base;
-    let explicit = authority
-        .strip_suffix(&format!(":{}", base.port))
-        .is_some_and(|name| {
-            let bare = name
-                .strip_prefix('[')
-                .and_then(|name| name.strip_suffix(']'))
-                .unwrap_or(name);
-            bare == base.host
-        });
-    (authority == base.authority || explicit).then_some(())?;
-    path.strip_prefix(base.path.as_str())
+    // As the policy writes it, or with the port; a name in brackets is no name (they are for IPv6 alone).
+    authority == base.authority || authority == base.with_port()
+}
+
+/// What of the path is below that of `base_url`.
+fn below<'a>(path: &'a str, host: &Host) -> Option<&'a str> {
+    path.strip_prefix(host.base.path.as_str())
         .filter(|rest| rest.starts_with('/'))
 }
 
@@ -270,10 +289,14 @@ fn placeholder(pin: &str, policy: &Policy) -> Result<(), Denied> {
 fn known<'a>(host: Option<&'a Arc<Host>>, policy: &Policy) -> Result<&'a Arc<Host>, Denied> {
     host.ok_or_else(|| {
         let names: Vec<&str> = policy.hosts.keys().map(HostPin::as_str).take(4).collect();
+        let more = match policy.file {
+            None => "this is the built-in policy; leafgate serve --policy FILE takes another".to_owned(),
+            Some(_) => format!("leafgate pin list{} shows those of the file; where it shows this one, its reload was refused: leafgate policy check {} says why", policy.flag(), policy.told_file()),
+        };
         Denied::new(
             Reason::PinUnknown,
             Field::HostPin,
-            format!("host_pin is not the name of a host in the policy, byte for byte; known: {} (leafgate pin list --policy FILE shows those of the file; where it shows this one, its reload was refused: leafgate policy check FILE says why)", names.join(", ")),
+            format!("host_pin is not the name of a host in the policy, byte for byte; known: {} ({more})", names.join(", ")),
         )
     })
 }
@@ -289,8 +312,10 @@ fn fresh(host: &Host, policy: &Policy, now: Timestamp) -> Result<(), Denied> {
             Reason::PinStale,
             Field::HostPin,
             format!(
-                "the pin {} {what}; read the host's page again, then run leafgate pin confirm {} --policy FILE",
-                host.pin, host.pin
+                "the pin {} {what}; read the host's page again, then run leafgate pin confirm {}{}",
+                host.pin,
+                host.pin,
+                policy.flag()
             ),
         )
     };
@@ -309,6 +334,7 @@ async fn fixture(
     id: &FixtureId,
     hash: &FixtureHash,
     host: &Host,
+    policy: &Policy,
     fixtures: &Registry,
 ) -> Result<Option<Arc<Fixture>>, Denied> {
     if !host.checks_fixture() {
@@ -316,13 +342,14 @@ async fn fixture(
     }
     fixtures.admit(id, hash).await.map(Some).map_err(|reason| {
         let (field, hint) = if reason == Reason::FixtureUnknown {
-            (Field::FixtureId, "is not in fixtures.lock; register its file with leafgate fixture add")
+            (Field::FixtureId, "is not in fixtures.lock; register its file with")
         } else if reason == Reason::FixtureMismatch {
-            (Field::FixtureHash, "is registered under another hash; hash the file again, and correct the card or run leafgate fixture add")
+            (Field::FixtureHash, "is registered under another hash; hash the file again, and correct the card or run")
         } else {
-            (Field::FixtureHash, "no longer has its recorded hash on disk; restore the file or run leafgate fixture add")
+            (Field::FixtureHash, "no longer has its recorded hash on disk; restore the file or run")
         };
-        Denied::new(reason, field, format!("fixture {id} {hint}"))
+        let add = policy.fixture_add(id.as_str());
+        Denied::new(reason, field, format!("fixture {id} {hint} {add}"))
     })
 }
 

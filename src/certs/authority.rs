@@ -13,17 +13,16 @@ use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::oid_registry::OID_X509_EXT_NAME_CONSTRAINTS;
 use x509_parser::prelude::FromDer as _;
 
-use super::{Name, date, seconds};
+use super::{Name, date, limits, seconds};
 
 /// How long a host's certificate lives. It is made in memory and dies with the process: a day is enough, and a copy is soon worth nothing.
 const LEAF_LIFE: u64 = 86_400;
 /// It is valid from a little before it was made: a client's clock may be behind.
 const BEFORE: u64 = 3_600;
-/// Names for which no authority of a policy has business to vouch.
-const FOREIGN: [&str; 3] = ["leafgate-foreign.invalid", "192.0.2.77", "2001:db8::77"];
+/// What to do with one that is wider than it may be.
+const AGAIN: &str = "make one for this policy with leafgate certs init";
 
 /// What is wrong, as a clause, and in which of the two files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +54,7 @@ pub struct Leaf {
 }
 
 impl Authority {
-    /// Reads an authority from PEM, valid at `now`, that vouches for each of `names` and not for whatever it likes.
+    /// Reads an authority from PEM, valid at `now`, that vouches for each of `names`, and is limited to them as [`make`](super::make()) limits it.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -85,6 +84,9 @@ impl Authority {
             until,
         };
         authority.covers(names, now)?;
+        let (_, parsed) =
+            X509Certificate::from_der(&authority.certificate).map_err(|_| unreadable())?;
+        limits::names(&parsed, names).map_err(|wide| Unfit::Ca(format!("{wide}; {AGAIN}")))?;
         Ok(authority)
     }
 
@@ -145,15 +147,9 @@ impl Authority {
             };
             if vouches(&host) != Some(true) {
                 return Err(Unfit::Ca(format!(
-                    "does not vouch for the host {host}: its name constraints leave it out; make an authority for this policy with leafgate certs init"
+                    "does not vouch for the host {host}: its name constraints leave it out; {AGAIN}"
                 )));
             }
-        }
-        if FOREIGN.iter().any(|host| vouches(host) != Some(false)) {
-            return Err(Unfit::Ca(
-                "can vouch for names that are not the policy's: its name constraints do not limit host names and addresses; make one with leafgate certs init"
-                    .to_owned(),
-            ));
         }
         Ok(())
     }
@@ -166,6 +162,11 @@ fn unreadable() -> Unfit {
 fn one_certificate(pem: &[u8]) -> Result<CertificateDer<'static>, Unfit> {
     let mut all = CertificateDer::pem_slice_iter(pem);
     match (all.next(), all.next()) {
+        (Some(Ok(_)), None) if memchr::memmem::find(pem, b"PRIVATE KEY-----").is_some() => {
+            Err(Unfit::Ca(
+                "holds a private key too, and clients are given this file; leave the certificate alone in it, and where others have read it make a new pair with leafgate certs init".to_owned(),
+            ))
+        }
         (Some(Ok(certificate)), None) => Ok(certificate),
         (None, _) => Err(Unfit::Ca(
             "holds no certificate; name the ca.pem that leafgate certs init wrote".to_owned(),
@@ -183,9 +184,6 @@ fn checked(certificate: &CertificateDer<'_>, now: u64) -> Result<u64, Unfit> {
     if !rest.is_empty() {
         return Err(unreadable());
     }
-    let constraints = parsed
-        .get_extension_unique(&OID_X509_EXT_NAME_CONSTRAINTS)
-        .map_err(|_| unreadable())?;
     let signs = parsed
         .key_usage()
         .map_err(|_| unreadable())?
@@ -198,10 +196,9 @@ fn checked(certificate: &CertificateDer<'_>, now: u64) -> Result<u64, Unfit> {
         "has expired; make a new one with leafgate certs init, and give it to the clients"
     } else if moment(parsed.validity().not_before.timestamp()) > now {
         "is not valid yet; look at this machine's clock"
-    } else if constraints.is_none_or(|constraints| !constraints.critical) {
-        "has no critical name constraints: its key could vouch for every host there is; make one with leafgate certs init"
     } else {
-        return Ok(until);
+        let wide = |wide| Unfit::Ca(format!("{wide}; {AGAIN}"));
+        return limits::purpose(&parsed).map(|()| until).map_err(wide);
     };
     Err(Unfit::Ca(fault.to_owned()))
 }

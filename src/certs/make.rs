@@ -73,10 +73,10 @@ pub fn make(names: &[Name], now: SystemTime) -> Result<Made, MakeError> {
 }
 
 /// A constraint limits names of its own kind alone (RFC 5280, section 4.2.1.10), so each kind gets one: host names without an entry are all excluded, and so
-/// are addresses.
+/// are addresses; those of IPv4 and IPv6 each, since clients differ in whether an entry for the one limits the other.
 fn constraints(names: &[Name]) -> NameConstraints {
     let mut permitted = Vec::new();
-    let (mut host_names, mut addresses) = (false, false);
+    let (mut host_names, mut v4, mut v6) = (false, false, false);
     for name in names {
         match name {
             Name::Dns(name) => {
@@ -84,12 +84,12 @@ fn constraints(names: &[Name]) -> NameConstraints {
                 permitted.push(GeneralSubtree::DnsName(name.clone()));
             }
             Name::Address(IpAddr::V4(address)) => {
-                addresses = true;
+                v4 = true;
                 let whole = CidrSubnet::V4(address.octets(), [0xff; 4]);
                 permitted.push(GeneralSubtree::IpAddress(whole));
             }
             Name::Address(IpAddr::V6(address)) => {
-                addresses = true;
+                v6 = true;
                 let whole = CidrSubnet::V6(address.octets(), [0xff; 16]);
                 permitted.push(GeneralSubtree::IpAddress(whole));
             }
@@ -99,8 +99,10 @@ fn constraints(names: &[Name]) -> NameConstraints {
     if !host_names {
         excluded.push(GeneralSubtree::DnsName(String::new()));
     }
-    if !addresses {
+    if !v4 {
         excluded.push(GeneralSubtree::IpAddress(CidrSubnet::V4([0; 4], [0; 4])));
+    }
+    if !v6 {
         excluded.push(GeneralSubtree::IpAddress(CidrSubnet::V6([0; 16], [0; 16])));
     }
     NameConstraints {

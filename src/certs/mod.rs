@@ -1,10 +1,11 @@
 //! The authority for interception: making it, reading it, and the certificates it signs (contract, sections 5 and 10).
 //!
 //! Promises: what [`make`] makes can vouch for the names it was given and no other (name constraints, critical; path length 0; server certificates alone);
-//! an [`Authority`] is one that was read, is valid now, whose key is its own, and that cannot vouch for whatever it likes; its key is in no `Debug` output.
+//! an [`Authority`] is one that was read, is valid now, whose key is its own, and that is limited to its names in the same way; its key is in no `Debug` output.
 //! Makers: `leafgate certs init` and the policy. Takers: the tunnels of ingress.
 
 mod authority;
+mod limits;
 mod make;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,8 @@ use crate::card::{Card, Reading};
 use crate::fixture::Entry;
 use crate::policy::Policy;
 use crate::terms::{
-    FailureLabel, Field, FixtureId, Leaf, fits_byte_class, fits_hash, fits_pin, fits_window,
+    FailureLabel, Field, FixtureId, HostPin, Leaf, did_you_mean, fits_byte_class, fits_hash,
+    fits_pin, fits_window,
 };
 use crate::tree::{Ruling, classify};
 
@@ -187,7 +188,11 @@ fn unregistered(card: &Card, policy: &Policy, entries: &[Entry]) -> Option<Probl
         ),
         None if host.checks_fixture() => (
             Field::FixtureId,
-            "is not registered in the policy's lock file; run leafgate fixture add".to_owned(),
+            format!(
+                "is not registered in the policy's lock file; run {}{}",
+                policy.fixture_add(id.as_str()),
+                did_you_mean(id.as_str(), entries.iter().map(|entry| entry.id.as_str()))
+            ),
         ),
         None => return None,
     };
@@ -205,8 +210,12 @@ fn pin(text: &str, policy: Option<&Policy>) -> Option<String> {
     if !fits_pin(text) {
         return Some("is no host name in lower-case ASCII".to_owned());
     }
-    let unknown = policy.is_some_and(|policy| !policy.hosts.contains_key(text));
-    unknown.then(|| "is no host of the policy; leafgate pin list shows them".to_owned())
+    let policy = policy.filter(|policy| !policy.hosts.contains_key(text))?;
+    let near = did_you_mean(text, policy.hosts.keys().map(HostPin::as_str));
+    Some(format!(
+        "is no host of the policy; leafgate pin list{} shows them{near}",
+        policy.flag()
+    ))
 }
 
 fn label(card: &Card, leaf: Leaf, policy: Option<&Policy>) -> Option<String> {

@@ -1,6 +1,7 @@
 //! `card new`: fills a card in the note's order and refuses to guess.
 //!
-//! Promises: nothing has a default; an answer once given is never put in question again to reach another leaf; a file is never overwritten.
+//! Promises: nothing has a default; an answer once given is never put in question again to reach another leaf; a file that is there stays as it is, unless `--replace` was
+//! given: then it is replaced whole.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use super::hash::{self, Hasher};
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::rooms;
 use crate::card::{Card, Reading};
+use crate::files;
 use crate::oracle::said;
 use crate::terms::{
     CardName, EgressClass, FailureLabel, FixtureId, Leaf, fits_byte_class, fits_pin, fits_window,
@@ -28,7 +30,7 @@ use crate::tree::classify;
 Example:
   leafgate card new --out cards/seed-04.json          asks, on a terminal
   leafgate card new --fixture seed-04.txt --id seed-04 --class public-fixture --no-residue \\
-      --pin models.example.org --window 24h --surface tmpdir > card.json
+      --pin models.example.org --window 24h --surface tmpdir --out cards/seed-04.json --replace
 
 Nothing is guessed: without a terminal a missing flag is an error that names it.")]
 pub(super) struct Args {
@@ -62,9 +64,12 @@ pub(super) struct Args {
     /// A failure label computed on this machine
     #[arg(long)]
     label: Option<String>,
-    /// Write the card here; never over a file that is there
+    /// Write the card here; a file that is there stays, unless --replace is given
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Put the card in the place of the file that --out names, whole
+    #[arg(long, requires = "out")]
+    replace: bool,
 }
 
 /// The card as it is written: the fields in the contract's order.
@@ -151,7 +156,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         }
         ask(args, key.as_deref(), &mut Nobody)?
     };
-    finish(&filled, args.out.as_deref(), out)
+    finish(&filled, args, out)
 }
 
 /// Every flag that is there is right; all faults at once.
@@ -392,7 +397,8 @@ fn hash_of(files: &[PathBuf], key: Option<&[u8]>) -> Result<String, Failure> {
 }
 
 /// Writes the card, and says its leaf and the line that attaches it.
-fn finish(filled: &Filled, file: Option<&Path>, out: &mut Out) -> Result<Done, Failure> {
+fn finish(filled: &Filled, args: &Args, out: &mut Out) -> Result<Done, Failure> {
+    let file = args.out.as_deref();
     let json = serde_json::to_string(filled).map_err(|error| Failure::of(&error))?;
     let card = Card::parse(json.as_bytes()).map_err(|fault| Failure::of(&fault))?;
     let ruling = classify(&Reading::Card(Arc::new(card))).ruling();
@@ -403,19 +409,9 @@ fn finish(filled: &Filled, file: Option<&Path>, out: &mut Out) -> Result<Done, F
         "label    none: the payload of each call must bring failure_label (or --label writes it here)",
     );
     if let Some(file) = file {
-        let write = std::fs::File::create_new(file).and_then(|mut to| writeln!(to, "{json}"));
-        write.map_err(|error| {
-            if error.kind() == std::io::ErrorKind::AlreadyExists {
-                let file = file.display();
-                Failure::new(format!(
-                    "--out: {file} is there already and stays as it is; name another file"
-                ))
-            } else {
-                Failure::file(file, &error)
-            }
-        })?;
+        let what = put(file, &format!("{json}\n"), args.replace)?;
         let file = file.display().to_string();
-        out.line(format!("written  {}", safe(&file)))?;
+        out.line(format!("{what:<8} {}", safe(&file)))?;
         out.line(format!(
             "leaf     {}",
             out.paint(Tone::of(ruling.leaf), &leaf, 0)
@@ -435,6 +431,27 @@ fn finish(filled: &Filled, file: Option<&Path>, out: &mut Out) -> Result<Done, F
         let _ = writeln!(stderr, "attach   {attach}");
     }
     Ok(Done::Yes)
+}
+
+/// Writes the file, or puts it in the place of the one that is there; says which.
+fn put(file: &Path, text: &str, replace: bool) -> Result<&'static str, Failure> {
+    let new = std::fs::File::create_new(file).and_then(|mut to| to.write_all(text.as_bytes()));
+    let (done, what) = match new {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && replace => {
+            (files::replace(file, text.as_bytes()), "replaced")
+        }
+        done => (done, "written"),
+    };
+    done.map(|()| what).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::AlreadyExists && !replace {
+            let file = file.display();
+            Failure::new(format!(
+                "--out: {file} is there already and stays as it is; name another file, or add --replace"
+            ))
+        } else {
+            Failure::file(file, &error)
+        }
+    })
 }
 
 /// `leafgate-card: …`, by name where the file has one.

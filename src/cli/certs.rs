@@ -12,8 +12,10 @@ use std::time::SystemTime;
 use clap::Subcommand;
 use jiff::Timestamp;
 
+use super::custody;
 use super::out::{Done, Failure, Out, Tone, safe};
 use crate::certs::{self, Made, Name};
+use crate::files::shell_word;
 use crate::policy::{Policy, ProxyAddress};
 
 const CA_FILE: &str = "ca.pem";
@@ -64,6 +66,9 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
     let names: Vec<Name> = hosts.iter().map(|host| Name::of(host)).collect();
     let made = certs::make(&names, SystemTime::now()).map_err(|error| Failure::of(&error))?;
     write(&init.dir, &made)?;
+    for finding in custody::on_the_way(&init.dir.join(KEY_FILE)) {
+        super::complain(&[format!("warning: {}", finding.line())]);
+    }
     tell(&init, &policy, &hosts, &made, out)
 }
 
@@ -163,7 +168,10 @@ fn tell(
         ),
         ("NODE_EXTRA_CA_CERTS", "Node: beside its own"),
     ] {
-        out.line(format!("  export {name}={}  # {who}", quoted(&ca)))?;
+        out.line(format!(
+            "  export {name}={}  # {who}",
+            safe(&shell_word(&ca))
+        ))?;
     }
     out.line("  the client keeps the host's own base URL; the card goes in the header leafgate-card, or as the API key card:NAME")?;
     Ok(Done::Yes)
@@ -177,17 +185,6 @@ fn in_policy(path: &Path, policy: &Path) -> String {
         .and_then(|folder| path.strip_prefix(folder).ok())
         .unwrap_or(path);
     path.to_string_lossy().into_owned()
-}
-
-/// For a POSIX shell.
-fn quoted(path: &Path) -> String {
-    let text = safe(&path.display().to_string()).into_owned();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    if text.chars().all(plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

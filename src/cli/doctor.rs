@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::out::{Done, Failure, Out, Tone, safe};
-use super::policy;
+use super::{custody, policy};
 
 /// Show what could go round leafgate here, and how to mend it.
 #[derive(Debug, clap::Args)]
@@ -40,22 +40,31 @@ pub(super) struct Args {
 
 /// One thing to mend.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Finding {
+pub(super) struct Finding {
     /// What it is about: a variable, a listener, a folder.
-    what: String,
+    pub(super) what: String,
     /// Why it matters.
-    why: String,
+    pub(super) why: String,
     /// What to do.
-    mend: String,
+    pub(super) mend: String,
 }
 
 impl Finding {
-    fn new(what: impl Into<String>, why: impl Into<String>, mend: impl Into<String>) -> Finding {
+    pub(super) fn new(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
         Finding {
             what: what.into(),
             why: why.into(),
             mend: mend.into(),
         }
+    }
+
+    /// As a warning of another command.
+    pub(super) fn line(&self) -> String {
+        format!("{}; {}: {}", self.what, self.why, self.mend)
     }
 }
 
@@ -74,7 +83,9 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         |authority: &str| policy.intercept.is_some() && policy.tunnel_to(authority).is_some();
     let mut findings = environment::findings(&variables, &policy, &tunnel_to);
     findings.extend(sockets::findings(&policy, &sockets));
-    findings.extend(machine::findings(&policy, args.policy.as_deref()));
+    findings.extend(machine::findings(&policy));
+    let file = args.policy.as_deref();
+    findings.extend(custody::of_everything(&policy, file));
     findings.extend(trail::findings(&policy));
     for finding in &findings {
         let Finding { what, why, mend } = finding;

@@ -74,6 +74,12 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     let admitted = admission(decision, &policy, &args.path, body(args)?)?;
     if args.json {
         let mut facts = facts(&args.card, &reading, &ruling);
+        // `null` is the built-in one.
+        facts["policy"] = args
+            .policy
+            .as_ref()
+            .map(|file| file.display().to_string())
+            .into();
         match &admitted {
             Ok(plan) => {
                 facts["verdict"] = Verdict::Forward.name().into();

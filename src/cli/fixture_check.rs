@@ -60,6 +60,8 @@ struct Against {
     vocabularies: Vec<Vocabularies>,
     route: String,
     policy: Option<PathBuf>,
+    /// How a command names it.
+    flag: String,
 }
 
 /// How one body came out.
@@ -81,6 +83,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         host,
         route: args.route.clone(),
         policy: args.policy.clone(),
+        flag: policy.flag(),
     };
     if against.policy.is_none() {
         note("the model is not judged without --policy");
@@ -191,7 +194,7 @@ impl Against {
             let refused = self.fixture.bind(host, &self.route, body, &sha256).err();
             return Verdict {
                 bound: refused.is_none(),
-                hint: refused.map(|unbound| unbound.hint_for(self.policy.as_deref())),
+                hint: refused.map(|unbound| unbound.hint_for(&self.flag)),
                 findings: Vec::new(),
             };
         }
@@ -212,7 +215,7 @@ impl Against {
             },
             Err(unbound) => Verdict {
                 bound: false,
-                hint: Some(unbound.hint),
+                hint: Some(unbound.hint_for(&self.flag)),
                 findings: Vec::new(),
             },
         }

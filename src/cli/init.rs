@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::rooms::{self, NewFixture};
+use crate::files::shell_word;
 use crate::fixture;
 use crate::policy::Policy;
 use crate::terms::FixtureId;
@@ -122,6 +123,7 @@ fn put(file: &Path, text: &str) -> Result<(), Failure> {
 
 fn tell(dir: &Path, out: &mut Out) -> Result<Done, Failure> {
     let shown = |name: &str| safe(&dir.join(name).display().to_string()).into_owned();
+    let word = |name: &str| safe(&shell_word(&dir.join(name))).into_owned();
     for (name, what) in [
         (POLICY_FILE, "the policy, with comments"),
         (FIXTURE_FILE, "a public text"),
@@ -132,7 +134,7 @@ fn tell(dir: &Path, out: &mut Out) -> Result<Done, Failure> {
     }
     out.line("")?;
     out.line("next")?;
-    let next = format!("  leafgate serve --policy {}", shown(POLICY_FILE));
+    let next = format!("  leafgate serve --policy {}", word(POLICY_FILE));
     out.line(out.paint(Tone::Strong, &next, 0))?;
     out.line("  then, with the name of a model of yours,")?;
     out.line("  curl http://127.0.0.1:8484/card/first/v1/chat/completions -H 'content-type: application/json' \\")?;
@@ -140,14 +142,21 @@ fn tell(dir: &Path, out: &mut Out) -> Result<Done, Failure> {
         "    -d '{{\"model\": \"llama3.2\", \"messages\": [{{\"role\": \"user\", \"content\": \"{}\"}}]}}'",
         FIXTURE.trim_end()
     ))?;
-    out.line("a card for a text of your own")?;
+    out.line("a text of your own, registered, and its card (--no-residue is a claim, and yours)")?;
+    let (text, lock, card) = (
+        word("fixtures/mine.txt"),
+        word(LOCK_FILE),
+        word("cards/mine.json"),
+    );
+    out.line(format!("  echo 'A text of my own.' > {text}"))?;
     out.line(format!(
-        "  leafgate fixture add FILE --id ID --lock {}",
-        shown(LOCK_FILE)
+        "  leafgate fixture add {text} --id mine --lock {lock}"
     ))?;
     out.line(format!(
-        "  leafgate card new --out {}",
-        shown("cards/ID.json")
+        "  leafgate card new --fixture {text} --id mine --class public-fixture --no-residue \\"
+    ))?;
+    out.line(format!(
+        "    --pin local --window 24h --surface tmpdir --out {card}"
     ))?;
     Ok(Done::Yes)
 }

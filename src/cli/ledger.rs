@@ -10,6 +10,7 @@ use super::progress::Progress;
 use super::{
     ledger_explain, ledger_export, ledger_keep, ledger_list, ledger_prove, ledger_show, rooms,
 };
+use crate::files::shell_word;
 
 /// Verify the record, or look into it.
 #[derive(Debug, clap::Args)]
@@ -117,7 +118,8 @@ fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
     }
     if let Some(unknown) = found.facts["unknown"].as_u64().filter(|count| *count > 0) {
         out.line(format!(
-            "{unknown} may have left: their outcome says sent unknown; see them with `leafgate ledger list DIR --type outcome --json | grep unknown`"
+            "{unknown} may have left: their outcome says sent unknown; see them with `leafgate ledger list {} --type outcome --json | grep unknown`",
+            safe(&shell_word(&args.dir))
         ))?;
     }
     Ok(Done::when(whole))

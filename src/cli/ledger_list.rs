@@ -112,7 +112,8 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         none_fits(&filter, out)?;
         return Ok(Done::No);
     }
-    if !args.json {
+    // What reads a pipe wants records alone.
+    if !args.json && out.on_terminal() {
         let heads = format!(
             "{:>8}  {:<20} {:<8} {:<7} {:<7} {:<4} {:<18} {:<16} {:<20} {}",
             "SEQ", "TIME", "TYPE", "VERDICT", "LEAF", "STEP", "REASON", "FIXTURE", "HOST", "CALL"

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::ledger::there;
 use super::out::{Done, Failure, Out, Tone, count, safe};
+use crate::files::shell_word;
 use crate::ledger::{
     self, LedgerError, Mark, Part, Record, StoryLine, StoryProof, story_of_call, story_of_record,
 };
+use crate::terms::FixtureId;
 
 /// Tell the story of one call, or of one record.
 #[derive(Debug, clap::Args)]
@@ -52,20 +54,51 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         }
         return Ok(Done::Yes);
     }
-    let parts = match (by_seq, records.first()) {
-        (Some(_), Some(record)) => match record.text("call") {
-            Some(call) => story(&args.dir, &of_call(&args.dir, call)?).map_err(read)?,
-            None => {
-                let proof = StoryProof::of(&args.dir, record).map_err(read)?;
-                story_of_record(record, &proof)
-            }
-        },
+    let first = records.first();
+    let call = by_seq.and_then(|_| first?.text("call"));
+    let records = match call {
+        Some(call) => of_call(&args.dir, call)?,
+        None => records,
+    };
+    let parts = match records.first() {
+        Some(record) if record.text("call").is_none() => {
+            let proof = StoryProof::of(&args.dir, record).map_err(read)?;
+            story_of_record(record, &proof)
+        }
         _ => story(&args.dir, &records).map_err(read)?,
     };
     for part in &parts {
         tell(part, out)?;
     }
+    if let Some(next) = what_next(&records, &args.dir) {
+        out.line(next)?;
+    }
     Ok(Done::Yes)
+}
+
+/// Where to read on about a call or message that was refused, or that ended with an error.
+fn what_next(records: &[Record], dir: &Path) -> Option<String> {
+    let error = records.iter().find_map(|record| match record.text("t") {
+        Some("outcome") => record.text("error"),
+        _ => None,
+    });
+    let refused = records.iter().find_map(|record| {
+        let refused =
+            record.text("t") == Some("refused") || record.text("verdict") == Some("refuse");
+        refused.then(|| record.text("reason")).flatten()
+    });
+    let code = error.or(refused)?;
+    let mut line = format!("What to do: docs/reasons.md, {}", safe(code));
+    let fixture = records.iter().find_map(|record| record.text("fixture_id"));
+    if let Some(id) = fixture.and_then(FixtureId::parse) {
+        line.push_str(&format!(
+            "; the fixture's other runs: leafgate ledger explain {id}"
+        ));
+        if dir != Path::new("ledger") {
+            line.push_str(&format!(" {}", safe(&shell_word(dir))));
+        }
+    }
+    Some(line)
 }
 
 /// Why there is nothing to show; `gone` records were pruned.

@@ -8,6 +8,7 @@ mod card_lint;
 mod card_new;
 mod certs;
 mod classify;
+mod custody;
 mod demo;
 mod doctor;
 mod explain;

@@ -140,6 +140,13 @@ impl Out {
         }
     }
 
+    /// The same, as if a person read it.
+    #[cfg(test)]
+    pub(super) fn read_by_a_person(mut self) -> Out {
+        self.terminal = true;
+        self
+    }
+
     /// Whether it is in colour.
     pub(super) fn coloured(&self) -> bool {
         self.colour

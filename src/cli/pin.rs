@@ -9,7 +9,9 @@ use serde_json::json;
 
 use super::out::{Done, Failure, Out, Tone, safe};
 use super::{policy, rooms};
+use crate::files::shell_word;
 use crate::policy::{Addresses, Host, Policy};
+use crate::terms::{HostPin, did_you_mean};
 
 /// The pinned hosts: list them, or record that a page was read again.
 #[derive(Debug, clap::Args)]
@@ -192,8 +194,10 @@ fn confirm(args: &Confirm, out: &mut Out) -> Result<Done, Failure> {
     let (pin, host) = hosts.get_key_value(args.host.as_str()).ok_or_else(|| {
         let file = args.policy.display();
         Failure::new(format!(
-            "{} is no host of {file}; leafgate pin list shows them",
-            args.host
+            "{} is no host of {file}; leafgate pin list --policy {} shows them{}",
+            args.host,
+            shell_word(&args.policy),
+            did_you_mean(&args.host, hosts.keys().map(HostPin::as_str))
         ))
     })?;
     let now = Timestamp::now();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::Value;
 
+use super::custody;
 use super::out::{Done, Failure, Out, Tone, safe};
 use crate::policy::{Fault, Policy};
 
@@ -78,7 +79,8 @@ pub(super) fn load_without_secrets(file: Option<&PathBuf>) -> Result<Policy, Fai
     };
     let environment = |name: &str| {
         let set = std::env::var_os(name).filter(|value| !value.is_empty());
-        set.or_else(|| Some("unset".into()))
+        // As long as a token must be.
+        set.or_else(|| Some("unset-in-this-shell".into()))
     };
     Policy::load_with(file, &environment)
         .map_err(|faults| Failure::Lines(faults.iter().map(ToString::to_string).collect()))
@@ -96,6 +98,9 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
             }
         },
     };
+    for finding in custody::of_secrets(&policy) {
+        super::complain(&[format!("warning: {}", finding.line())]);
+    }
     let effective = policy.effective();
     if check.json {
         out.json(&effective)?;

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::out::Failure;
+use crate::files;
 use crate::fixture::{self, AddFault, Entry, Fixture, Registry};
 use crate::ledger;
 use crate::policy::{self, Host, Policy};
-use crate::terms::{FixtureHash, FixtureId, HostPin, Reason, Secret};
+use crate::terms::{FixtureHash, FixtureId, HostPin, Reason, Secret, did_you_mean};
 use crate::vocabulary::Vocabularies;
 
 /// What `fixture add` is told. Files are relative to the working directory.
@@ -138,8 +139,9 @@ fn changes(old: &Entry, new: &fixture::NewFixture) -> Vec<String> {
 
 /// The entries of the lock file; one with faults gives none, and is not written to either.
 pub(super) fn entries(lock: &Path) -> Vec<Entry> {
-    std::fs::read_to_string(lock)
+    files::read(lock, fixture::LOCK_BYTES)
         .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
         .and_then(|text| fixture::parse_lock(lock, &text).ok())
         .unwrap_or_default()
 }
@@ -200,7 +202,8 @@ pub(super) fn fixture_open(
         }
         (_, []) => {
             return Err(Failure::new(format!(
-                "{lock} registers no fixture; run leafgate fixture add FILE --id ID"
+                "{lock} registers no fixture; run {}",
+                policy.fixture_add("ID")
             )));
         }
         (None, _) => {
@@ -214,15 +217,18 @@ pub(super) fn fixture_open(
             .find(|entry| entry.id.as_str() == id)
             .ok_or_else(|| {
                 Failure::new(format!(
-                    "--id: {lock} has no such fixture; it has {}",
-                    ids.join(", ")
+                    "--id: {lock} has no such fixture; it has {}{}",
+                    ids.join(", "),
+                    did_you_mean(id, ids.iter().copied())
                 ))
             })?,
     };
     let fixture = registry.admit_now(&entry.id, &entry.hash).map_err(|_| {
         Failure::new(format!(
-            "{}: its files are missing or no longer have the recorded hash; leafgate fixture list shows it, leafgate fixture add records them anew",
-            entry.id
+            "{}: its files are missing or no longer have the recorded hash; leafgate fixture list{} shows it, {} records them anew",
+            entry.id,
+            policy.flag(),
+            policy.fixture_add(entry.id.as_str())
         ))
     })?;
     Ok((entry.clone(), fixture))
@@ -250,9 +256,11 @@ pub(super) fn host(policy: &Policy, pin: Option<&str>) -> Result<Option<Arc<Host
         .map(|(_, host)| host.clone());
     match host {
         Some(host) => Ok(Some(host)),
-        None => Err(Failure::new(
-            "--host: the policy has no such host; leafgate pin list shows them",
-        )),
+        None => Err(Failure::new(format!(
+            "--host: the policy has no such host; leafgate pin list{} shows them{}",
+            policy.flag(),
+            did_you_mean(pin, policy.hosts.keys().map(HostPin::as_str))
+        ))),
     }
 }
 

@@ -15,8 +15,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use super::out::{Done, Failure, Out, Tone, safe};
-use super::{oracle, pin, policy};
+use super::{custody, oracle, pin, policy};
 use crate::admin;
+use crate::files::shell_word;
 use crate::ingress::{self, Live, Running};
 use crate::ledger::{Ledger, RunFacts};
 use crate::metrics::{Metrics, Readings};
@@ -44,6 +45,10 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     let oracle = tested_oracle()?;
     let policy = policy::load(args.policy.as_ref())?;
     log();
+    for finding in custody::of_secrets(&policy) {
+        let line = safe(&finding.line()).into_owned();
+        tracing::warn!(target: "leafgate::serve", "{line}");
+    }
     open_files();
     let runtime = runtime()?;
     let done = runtime.block_on(async {
@@ -228,7 +233,10 @@ impl Gate {
         let names: Vec<&str> = cards.iter().map(|(name, _)| name.as_str()).collect();
         let dir = policy.cards_dir.display().to_string();
         let known = match names.as_slice() {
-            [] => "none yet; leafgate card new fills one".to_owned(),
+            [] => format!(
+                "none yet; leafgate card new --out {} fills one",
+                safe(&shell_word(&policy.cards_dir.join("NAME.json")))
+            ),
             [first @ .., _] if first.len() >= 5 => {
                 format!("{}, … ({})", names[..5].join(", "), names.len())
             }
@@ -241,10 +249,25 @@ impl Gate {
         if policy.listen.token.is_some() {
             out.line("  token     clients send it as leafgate-token")?;
         }
-        out.line(
-            "  doctor    leafgate doctor, in the client's shell, shows what could go round this",
-        )?;
+        out.line(self.edits())?;
+        out.line(format!(
+            "  doctor    leafgate doctor{}, in the client's shell, shows what could go round this",
+            policy.flag()
+        ))?;
         Ok(())
+    }
+
+    /// When a changed file is taken, and where that is seen.
+    fn edits(&self) -> String {
+        let files = match self.policy.file {
+            Some(_) => "policy, cards and fixtures",
+            None => "cards and fixtures",
+        };
+        let within = ingress::TAKEN_WITHIN.as_secs_f32();
+        let admin = &self.admin;
+        format!(
+            "  edits     to {files} are taken within {within} s: the log says reloaded, and http://{admin}/readyz what is wrong"
+        )
     }
 
     /// Drains the calls in flight until `hurry` is over, then the ledger, which is never hurried.
@@ -278,7 +301,7 @@ fn admin_shared(running: &Running, metrics: Arc<Metrics>, policy: &Policy) -> Ar
                 },
                 ledger,
                 policy_hash: shared.live.load().policy.hash.clone(),
-                policy_error: shared.reload_error.load_full(),
+                policy_error: shared.reload_errors.first(),
             }
         }),
     })

@@ -16,8 +16,12 @@ impl Write for Kept {
 }
 
 fn ran(line: &[&str]) -> (Result<Done, Failure>, String) {
+    ran_to(line, |out| out)
+}
+
+fn ran_to(line: &[&str], to: impl Fn(Out) -> Out) -> (Result<Done, Failure>, String) {
     let kept = Kept::default();
-    let mut out = Out::to(kept.clone(), false);
+    let mut out = to(Out::to(kept.clone(), false));
     let args = Args::try_parse_from(std::iter::once(&"leafgate").chain(line)).unwrap();
     let done = dispatch(args.command, &mut out);
     drop(out);
@@ -334,8 +338,16 @@ fn fixture_check_and_learn_say_what_is_missing() {
         other => panic!("{other:?}"),
     };
     assert!(failed(check(&[]).0).contains("name one of the fixtures of"));
-    assert!(failed(check(&["--id", "h"]).0).contains("it has f, g"));
-    assert!(failed(check(&["--id", "f", "--host", "x"]).0).contains("no such host"));
+    assert!(failed(check(&["--id", "h"]).0).ends_with("it has f, g"));
+    let far = failed(check(&["--id", "f", "--host", "x"]).0);
+    assert!(
+        far.ends_with(&format!(
+            "no such host; leafgate pin list --policy {policy} shows them"
+        )),
+        "{far}"
+    );
+    let near = failed(check(&["--id", "f", "--host", "loacl"]).0);
+    assert!(near.ends_with("did you mean `local`?"), "{near}");
     let (done, text) = check(&["--id", "f"]);
     assert_eq!((done.unwrap(), &*text), (Done::Yes, "bound\n"));
     let (done, text) = check(&["--id", "f", "--route", "/audio"]);
@@ -362,7 +374,43 @@ fn fixture_check_and_learn_say_what_is_missing() {
         (&1.into(), &1.into())
     );
     std::fs::write(&file, "another text").unwrap();
-    assert!(failed(check(&["--id", "f"]).0).contains("no longer have the recorded hash"));
+    let changed = failed(check(&["--id", "f"]).0);
+    assert!(
+        changed.contains("no longer have the recorded hash")
+            && changed.contains(&format!("leafgate fixture add FILE --id f --lock {lock} ")),
+        "{changed}"
+    );
+    assert_eq!(
+        ran(&["fixture", "add", &file, "--id", "seed-04", "--lock", &lock])
+            .0
+            .unwrap(),
+        Done::Yes
+    );
+    let near = failed(check(&["--id", "seed-4"]).0);
+    assert!(near.ends_with("did you mean `seed-04`?"), "{near}");
+    let host = |name: &str| failed(ran(&["pin", "confirm", name, "--policy", &policy]).0);
+    assert!(host("locl").ends_with("shows them; did you mean `local`?"));
+    assert!(host("other").ends_with("shows them"));
+}
+
+#[test]
+fn explain_says_which_policy_it_took() {
+    let card = file(RELEASE);
+    let card = card.path().to_str().unwrap();
+    let policy = file("version = 1\n[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\n");
+    let policy = policy.path().to_str().unwrap();
+    let facts = |line: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&ran(&[&["explain", card, "--json"], line].concat()).1).unwrap()
+    };
+    assert!(
+        ran(&["explain", card])
+            .1
+            .starts_with("policy      built-in: ")
+    );
+    assert!(facts(&[])["policy"].is_null() && facts(&[]).get("policy").is_some());
+    let own = ran(&["explain", card, "--policy", policy]).1;
+    assert!(own.starts_with(&format!("policy      {policy}\n")), "{own}");
+    assert_eq!(facts(&["--policy", policy])["policy"], policy);
 }
 
 #[test]

@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -23,7 +22,7 @@ pub(super) enum Sink {
     /// The ledger's reserved place.
     Ticket(Ticket),
     /// A test that looks at outcomes.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     Test(std::sync::mpsc::Sender<Outcome>),
 }
 
@@ -31,7 +30,7 @@ impl Sink {
     fn close(self, outcome: Outcome) {
         match self {
             Sink::Ticket(ticket) => ticket.close(outcome),
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Sink::Test(sender) => {
                 let _ = sender.send(outcome);
             }
@@ -157,11 +156,6 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let error = if self.inner.shutting_down.load(Ordering::Relaxed) {
-            "shutdown"
-        } else {
-            "client_gone"
-        };
-        self.close(Some(error));
+        self.close(Some(self.inner.dropped_by()));
     }
 }

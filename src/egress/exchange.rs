@@ -32,7 +32,7 @@ pub(super) const MOST_INTERIM: usize = 8;
 const FIRST_READ: u64 = 8 * 1024;
 
 /// Why a connection gave no answer.
-enum Stop {
+pub(super) enum Stop {
     /// It took no byte.
     Unwritten,
     /// The head is bad.
@@ -60,7 +60,7 @@ pub(super) async fn exchange(
 }
 
 /// A connection whose answer begins.
-struct Live {
+pub(super) struct Live {
     conn: Conn,
     head: Box<Head>,
     uplink: Option<Uplink>,
@@ -90,13 +90,17 @@ async fn run(
         }
     }
     let mut conn = dial::dial(inner, &departure.policy, host, account).await?;
+    // What a host says before it was asked is the answer of no call.
+    if !conn.wire.quiet_at_first().await {
+        return Err(failed(Stop::Unwritten, account));
+    }
     match talk(&mut conn, &mut uplink, &departure.method, limits, account).await {
         Ok((head, clean)) => Ok(live(conn, head, uplink, clean)),
         Err(stop) => Err(failed(stop, account)),
     }
 }
 
-fn live(conn: Conn, head: Box<Head>, uplink: Uplink, clean: bool) -> Live {
+pub(super) fn live(conn: Conn, head: Box<Head>, uplink: Uplink, clean: bool) -> Live {
     Live {
         keep: head.keep && clean,
         conn,
@@ -106,7 +110,7 @@ fn live(conn: Conn, head: Box<Head>, uplink: Uplink, clean: bool) -> Live {
 }
 
 /// Steps 2 and 4. With the head comes whether the request had been taken whole before the first byte of an answer was read.
-async fn talk(
+pub(super) async fn talk(
     conn: &mut Conn,
     uplink: &mut Uplink,
     method: &Method,
@@ -194,7 +198,7 @@ impl Talk {
     }
 }
 
-fn failed(stop: Stop, account: &mut Account) -> Failed {
+pub(super) fn failed(stop: Stop, account: &mut Account) -> Failed {
     match stop {
         Stop::Unwritten => Failed::new(
             Reason::ConnectFailed,
@@ -222,8 +226,14 @@ fn failed(stop: Stop, account: &mut Account) -> Failed {
     }
 }
 
-fn answer(inner: &Arc<Inner>, departure: Departure, mut account: Account, live: Live) -> Answer {
-    let head = *live.head;
+pub(super) fn answer(
+    inner: &Arc<Inner>,
+    departure: Departure,
+    mut account: Account,
+    live: Live,
+) -> Answer {
+    let mut head = *live.head;
+    head.keep_back(&departure.host.credential);
     account.begin_answer(head.status.as_u16(), Sniff::of(&head.headers));
     let mut body = AnswerBody {
         inner: inner.clone(),

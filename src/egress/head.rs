@@ -6,12 +6,13 @@
 //! 4. At most 8 interim answers, none of them 101, none with framing (RFC 9110, section 15.2).
 //! 5. Any 3xx is `redirect_refused`.
 //! 6. Framing (section 6.3): no length beside a transfer coding, one length, no coding but `chunked`, none in HTTP/1.0.
-//! 7. Of the fields, those that contract section 4 lists are relayed, and no others.
+//! 7. Of the fields, those that contract section 4 lists are relayed, and no others; and of those none that holds the host's own key.
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::framing::Framing;
+use crate::policy::Credential;
 
 /// Bytes of one head.
 pub(super) const MOST_BYTES: usize = 64 * 1024;
@@ -47,6 +48,37 @@ pub(super) struct Head {
     pub(super) framing: Framing,
     /// Whether the connection may carry another call, for all the head says.
     pub(super) keep: bool,
+}
+
+/// A credential shorter than this may stand in an answer by chance.
+const LEAST_KEY: usize = 8;
+
+impl Head {
+    /// Drops the fields that hold the key which leafgate put into the request: it is not the client's to know.
+    pub(super) fn keep_back(&mut self, credential: &Credential) {
+        let Credential::Fixed { value, .. } = credential else {
+            return;
+        };
+        // Without its scheme. A key with a blank in it is known by what stands behind the first one.
+        let whole = value.expose();
+        let key = memchr::memchr(b' ', whole).map_or(whole, |at| &whole[at + 1..]);
+        if key.len() < LEAST_KEY {
+            return;
+        }
+        let finder = memchr::memmem::Finder::new(key);
+        let held: Vec<HeaderName> = self
+            .headers
+            .iter()
+            // The length was read as a number, and is the answer's framing.
+            .filter(|(name, value)| {
+                *name != CONTENT_LENGTH && finder.find(value.as_bytes()).is_some()
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in held {
+            self.headers.remove(name);
+        }
+    }
 }
 
 /// Finds the end of a head across reads, and refuses early what cannot become one.

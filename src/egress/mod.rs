@@ -76,6 +76,17 @@ struct Inner {
     shutting_down: AtomicBool,
 }
 
+impl Inner {
+    /// The outcome's `error` of a call that is dropped now.
+    fn dropped_by(&self) -> &'static str {
+        if self.shutting_down.load(Ordering::Relaxed) {
+            "shutdown"
+        } else {
+            "client_gone"
+        }
+    }
+}
+
 impl fmt::Debug for Egress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Egress").finish_non_exhaustive()
@@ -152,6 +163,11 @@ impl Egress {
     pub fn shutting_down(&self) {
         self.inner.shutting_down.store(true, Ordering::Relaxed);
         self.inner.kept.close();
+    }
+
+    /// What the outcome of a call that is dropped now says of its end.
+    pub fn dropped_by(&self) -> &'static str {
+        self.inner.dropped_by()
     }
 
     /// Durations and byte counts, for the admin listener.

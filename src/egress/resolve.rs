@@ -10,11 +10,14 @@
 //! Promises nothing about the truth of an answer; TLS answers for that.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::{Failed, ask};
+use super::Failed;
+use super::ask::{self, Found};
+use crate::files;
 use crate::policy::{Host, Policy};
 use crate::terms::Reason;
 
@@ -44,42 +47,41 @@ impl Resolver {
         host: &Host,
     ) -> Result<Vec<IpAddr>, Failed> {
         let found = self.find(policy, host).await?;
-        if found.is_empty() {
+        if !found.all().all(|ip| host.addresses.contains(ip)) {
+            return Err(Failed::new(
+                Reason::AddressRefused,
+                "the host's name resolved to an address outside its addresses class, nothing was sent; check the name server or the policy's addresses",
+            ));
+        }
+        if found.own.is_empty() {
             return Err(Failed::new(
                 Reason::ConnectFailed,
                 "the host's name has no address; check base_url and the resolver",
             ));
         }
-        if found.iter().all(|ip| host.addresses.contains(*ip)) {
-            Ok(found)
-        } else {
-            Err(Failed::new(
-                Reason::AddressRefused,
-                "the host's name resolved to an address outside its addresses class, nothing was sent; check the name server or the policy's addresses",
-            ))
-        }
+        Ok(found.own)
     }
 
-    async fn find(&self, policy: &Policy, host: &Host) -> Result<Vec<IpAddr>, Failed> {
+    async fn find(&self, policy: &Policy, host: &Host) -> Result<Found, Failed> {
         let name = host.base.host.as_str();
         // 1. Fixed addresses.
         if !host.resolve.is_empty() {
-            return Ok(host.resolve.clone());
+            return Ok(Found::only(host.resolve.clone()));
         }
         // 2. An address.
         if let Ok(ip) = name.parse::<IpAddr>() {
-            return Ok(vec![ip]);
+            return Ok(Found::only(vec![ip]));
         }
         // 3. This machine.
         if name == "localhost" || name.ends_with(".localhost") {
-            return Ok(vec![
+            return Ok(Found::only(vec![
                 IpAddr::V4(Ipv4Addr::LOCALHOST),
                 IpAddr::V6(Ipv6Addr::LOCALHOST),
-            ]);
+            ]));
         }
         // 4. and 5.: a question.
         let answer = if policy.resolvers.is_empty() {
-            self.ask_system(name).await
+            self.ask_system(name).await.map(Found::only)
         } else {
             ask::ask(&policy.resolvers, name, policy.limits.connect).await
         };
@@ -128,7 +130,7 @@ fn from_hosts_file(name: &str) -> Vec<IpAddr> {
     }
     let mut text = Vec::new();
     // A machine without the file has no such names; the resolver is asked then.
-    if let Ok(file) = std::fs::File::open("/etc/hosts") {
+    if let Ok(file) = files::open(Path::new("/etc/hosts")) {
         let _ = file.take(HOSTS_FILE_BYTES).read_to_end(&mut text);
     }
     listed(&String::from_utf8_lossy(&text), name)

@@ -20,6 +20,7 @@ use rustls::{
 use sha2::{Digest, Sha256};
 
 use super::{Failed, staple};
+use crate::files;
 use crate::policy::Host;
 use crate::terms::Reason;
 
@@ -35,6 +36,9 @@ const MACHINE_ROOTS: [&str; 9] = [
     "/etc/openssl/certs/ca-certificates.crt", // NetBSD
     "/etc/certs/ca-certificates.crt",     // Solaris, illumos
 ];
+
+/// A host's `ca` is read up to here.
+const MOST_CA_BYTES: u64 = 8 << 20;
 
 /// TLS settings by host.
 #[derive(Default)]
@@ -129,7 +133,9 @@ fn own_roots(file: &Path) -> Result<RootCertStore, Failed> {
             "the file that the host's ca names is not there or holds no certificate any more, nothing was sent; mend it and reload",
         )
     };
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|_| unreadable())? {
+    // It was read with the policy, and may be another file by now: one that never ends, or that nobody writes.
+    let pem = files::read(file, MOST_CA_BYTES).map_err(|_| unreadable())?;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
         let certificate = certificate.map_err(|_| unreadable())?;
         roots.add(certificate).map_err(|_| unreadable())?;
     }

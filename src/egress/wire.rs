@@ -10,40 +10,67 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+/// How often a new connection is looked at while its host still sends tickets.
+const MOST_LOOKS: usize = 16;
+
 /// The byte stream of a connection.
 pub(super) enum Wire {
     /// `http://`
     Plain(TcpStream),
     /// `https://`, verified.
     Tls(Box<TlsStream<TcpStream>>),
+    /// What a fuzzer's host says, from memory.
+    #[cfg(fuzzing)]
+    Pieces(super::fuzzing::Pieces),
 }
 
 impl Wire {
     /// Whether an idle connection is still open and silent. A byte that nobody asked for, an end or an error: it is not.
     pub(super) fn quiet(&mut self) -> bool {
-        // tokio's own readiness may be older than the socket's state; the socket is asked itself.
-        if peek(self.tcp()) == Peek::Silent {
-            return true;
-        }
-        match self {
-            Wire::Plain(_) => false,
-            Wire::Tls(stream) => {
-                // TLS 1.3 tickets come unasked and are no answer: let the session take them, then nothing may be left.
-                let mut context = Context::from_waker(Waker::noop());
-                let mut byte = [0_u8; 1];
-                let mut buf = ReadBuf::new(&mut byte);
-                let pending = Pin::new(stream.as_mut())
-                    .poll_read(&mut context, &mut buf)
-                    .is_pending();
-                pending && peek(self.tcp()) == Peek::Silent
-            }
-        }
+        self.look() == Look::Silent
     }
 
-    fn tcp(&self) -> &TcpStream {
+    /// The same of a connection that was just made. Its tickets may be on their way still: what tokio has not seen yet is not judged by the
+    /// socket, but let into the session first.
+    pub(super) async fn quiet_at_first(&mut self) -> bool {
+        for _ in 0..MOST_LOOKS {
+            match (self.look(), &*self) {
+                (Look::Silent, _) => return true,
+                (Look::Unread, Wire::Tls(stream)) => {
+                    if stream.get_ref().0.readable().await.is_err() {
+                        return false;
+                    }
+                }
+                (Look::Unread | Look::Spoke, _) => return false,
+            }
+        }
+        false
+    }
+
+    fn look(&mut self) -> Look {
+        // TLS 1.3 tickets come unasked and are no answer: let the session take them, then nothing may be left, neither in the session, which
+        // may have opened more than was asked for, nor in the socket.
+        if let Wire::Tls(stream) = self {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut byte = [0_u8; 1];
+            let mut buf = ReadBuf::new(&mut byte);
+            if Pin::new(stream.as_mut())
+                .poll_read(&mut context, &mut buf)
+                .is_ready()
+            {
+                return Look::Spoke;
+            }
+        }
+        // tokio's own readiness may be older than the socket's state; the socket is asked itself.
+        self.tcp().map_or(Look::Spoke, peek)
+    }
+
+    fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Wire::Plain(tcp) => tcp,
-            Wire::Tls(stream) => stream.get_ref().0,
+            Wire::Plain(tcp) => Some(tcp),
+            Wire::Tls(stream) => Some(stream.get_ref().0),
+            #[cfg(fuzzing)]
+            Wire::Pieces(_) => None,
         }
     }
 
@@ -56,6 +83,8 @@ impl Wire {
         match self {
             Wire::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, pieces),
             Wire::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
+            #[cfg(fuzzing)]
+            Wire::Pieces(host) => host.take(pieces),
         }
     }
 
@@ -64,6 +93,8 @@ impl Wire {
         match self {
             Wire::Plain(_) => Poll::Ready(Ok(())),
             Wire::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
+            #[cfg(fuzzing)]
+            Wire::Pieces(_) => Poll::Ready(Ok(())),
         }
     }
 }
@@ -77,21 +108,27 @@ impl AsyncRead for Wire {
         match self.get_mut() {
             Wire::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Wire::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buf),
+            #[cfg(fuzzing)]
+            Wire::Pieces(host) => host.give(cx, buf),
         }
     }
 }
 
+/// What an idle connection is found in.
 #[derive(PartialEq, Eq)]
-enum Peek {
+enum Look {
     Silent,
-    NotSilent,
+    /// The socket holds bytes, an end or an error.
+    Unread,
+    /// So does the session.
+    Spoke,
 }
 
-fn peek(tcp: &TcpStream) -> Peek {
+fn peek(tcp: &TcpStream) -> Look {
     let mut byte = [MaybeUninit::uninit(); 1];
     // tokio's sockets do not block.
     match SockRef::from(tcp).peek(&mut byte) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Peek::Silent,
-        Err(_) | Ok(_) => Peek::NotSilent,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Silent,
+        Err(_) | Ok(_) => Look::Unread,
     }
 }

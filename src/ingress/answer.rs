@@ -10,7 +10,7 @@ use hyper::ext::ReasonPhrase;
 use crate::admit::{CallId, Refusal};
 use crate::egress::Failed;
 use crate::policy::Host;
-use crate::terms::{Field, Leaf, Reason, Side, Verdict};
+use crate::terms::{Field, Leaf, Reason, Side, Verdict, reads_as_refusal};
 use crate::tree::Ruling;
 
 const CALL: HeaderName = HeaderName::from_static("leafgate-call");
@@ -22,9 +22,6 @@ const SCORE: HeaderName = HeaderName::from_static("leafgate-score");
 const RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 const UNPROCESSABLE: &str = "Unprocessable Content";
-
-/// Words with which some clients recognise a model's own refusal; no message has them.
-const REFUSAL_WORDS: [&str; 2] = ["blocked", "flagged"];
 
 /// An answer of leafgate's own, whole.
 #[derive(Debug, Clone)]
@@ -255,8 +252,7 @@ fn plain(reason: Reason, message: &str) -> String {
         .chars()
         .map(|c| if matches!(c, ' '..='~') { c } else { '?' })
         .collect();
-    let lower = line.to_ascii_lowercase();
-    if REFUSAL_WORDS.iter().any(|word| lower.contains(word)) {
+    if reads_as_refusal(&line) {
         return format!(
             "leafgate {}: nothing left this machine; see docs/reasons.md",
             reason.code()

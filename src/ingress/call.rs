@@ -18,16 +18,22 @@ use hyper::body::Incoming;
 
 use super::answer::{self, Own};
 use super::body::{Bounds, HeldBytes, Unread, declared_too_large, keep};
-use super::log;
+use super::log::{self, End};
 use super::path::{Path, split_path};
 use super::reply::{Reply, Share};
 use super::state::{Live, Shared};
 use super::wire::Wire;
-use crate::admit::{CallHead, CallId, Eligible, Plan, Target, check_head};
+use crate::admit::{
+    Admitted, CallHead, CallId, Eligible, Plan, Refusal, SealedBody, Target, check_head,
+};
 use crate::card::attach;
+use crate::egress::Answer;
 use crate::policy::{Host, Policy};
 use crate::terms::{Reason, Verdict};
-use crate::tree::{self, Decision};
+use crate::tree::{self, Decision, Ruling};
+
+/// Bytes of a body from which on it is long.
+const LONG: u64 = 64 * 1024;
 
 /// The client is not there any more: hyper closes the connection without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -170,7 +176,7 @@ impl Call {
                 };
                 match read {
                     Err(unread) => self.unread(admitted.facts().clone(), unread, share).await,
-                    Ok(sealed) => match admitted.finish(sealed) {
+                    Ok(sealed) => match finish(admitted, sealed) {
                         Err(refusal) => self.refuse(*refusal, false, share).await,
                         Ok(plan) => self.forward(plan, share.holding(held)).await,
                     },
@@ -196,17 +202,24 @@ impl Call {
             Ok(cleared) => cleared,
             Err(unrecorded) => {
                 let own = Own::unrecorded(unrecorded.reason, self.policy().refused_status);
-                log::call(&facts, own.verdict, own.reason, self.began);
+                log::call(&facts, End::of(own.verdict, own.reason), self.began);
                 return Ok(self.answer(own, Some(share)));
             }
         };
         self.shared.metrics.decision(self.began.elapsed());
-        let sent = super::reply::unless_gone(&self.wire, self.shared.egress.send(cleared))
-            .await
-            .ok_or(Gone)?;
+        let egress = &self.shared.egress;
+        let Some(sent) = super::reply::unless_gone(&self.wire, egress.send(cleared)).await else {
+            let end = End::failed(&facts, egress.dropped_by());
+            log::call(&facts, end, self.began);
+            return Err(Gone);
+        };
         match sent {
             Err(failed) => {
-                log::call(&facts, Verdict::Refuse, failed.reason, self.began);
+                log::call(
+                    &facts,
+                    End::failed(&facts, failed.reason.code()),
+                    self.began,
+                );
                 Ok(self.answer(
                     Own::failed(
                         self.id,
@@ -219,19 +232,46 @@ impl Call {
                 ))
             }
             Ok(answer) => {
-                log::call(&facts, Verdict::Forward, ruling.reason, self.began);
+                log::call(&facts, End::of(Verdict::Forward, ruling.reason), self.began);
                 self.shared
                     .metrics
                     .call(Some(ruling.leaf), Verdict::Forward, ruling.reason);
-                let mut response =
-                    Response::new(Reply::relay(answer.body, self.wire.clone(), share));
-                *response.status_mut() = answer.status;
-                *response.headers_mut() = answer.headers;
-                answer::mark_forwarded(response.headers_mut(), self.id, ruling);
-                Ok(response)
+                Ok(relayed(
+                    answer,
+                    self.id,
+                    ruling,
+                    self.wire.clone(),
+                    Some(share),
+                ))
             }
         }
     }
+}
+
+/// Step 4. While a long body is checked, which a hostile one can make last for more than a second, other calls go on in another thread.
+fn finish(admitted: Admitted, sealed: SealedBody) -> Result<Plan, Box<Refusal>> {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    let many = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if many && sealed.facts().len >= LONG {
+        tokio::task::block_in_place(|| admitted.finish(sealed))
+    } else {
+        admitted.finish(sealed)
+    }
+}
+
+/// The host's answer as the client gets it.
+pub(super) fn relayed(
+    answer: Answer,
+    call: CallId,
+    ruling: Ruling,
+    wire: Arc<Wire>,
+    share: Option<Share>,
+) -> Response<Reply> {
+    let mut response = Response::new(Reply::relay(answer.body, wire, share));
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    answer::mark_forwarded(response.headers_mut(), call, ruling);
+    response
 }
 
 impl Shared {

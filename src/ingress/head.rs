@@ -14,6 +14,10 @@ use crate::terms::Reason;
 /// How many header lines a head may have.
 pub(crate) const MAX_LINES: usize = 100;
 
+/// What the HTTP library takes of a header name and of a target, in bytes; it would refuse longer ones by itself, with no record. Of a value it takes any length.
+const NAME_MOST: usize = u16::MAX as usize;
+const TARGET_MOST: usize = u16::MAX as usize - 1;
+
 /// Methods that exist; which of them a call may use is the policy's routes' matter. CONNECT is not among them.
 const METHODS: [Method; 8] = [
     Method::GET,
@@ -38,6 +42,13 @@ pub struct HeadFault {
 pub(super) const fn malformed(hint: &'static str) -> HeadFault {
     HeadFault {
         reason: Reason::HttpMalformed,
+        hint,
+    }
+}
+
+const fn too_large(hint: &'static str) -> HeadFault {
+    HeadFault {
+        reason: Reason::HeadTooLarge,
         hint,
     }
 }
@@ -216,6 +227,11 @@ fn request_line(line: &[u8]) -> Result<(Method, RawTarget), HeadFault> {
     if !target.iter().all(u8::is_ascii_graphic) {
         return Err(FORM);
     }
+    if target.len() > TARGET_MOST {
+        return Err(too_large(
+            "the target has more than 65,534 bytes; send a shorter one",
+        ));
+    }
     let fragment = target.contains(&b'#');
     let uri = Uri::try_from(target)
         .map_err(|_| malformed("the target is no path and no absolute URL"))?;
@@ -241,10 +257,9 @@ pub(super) fn lines(head: &[u8]) -> Result<impl Iterator<Item = &[u8]>, HeadFaul
 /// `name: value` (RFC 9112 section 5): a token, a colon right after it, a value without control characters. `count` lines stand before it.
 pub(super) fn header(line: &[u8], count: usize) -> Result<(&[u8], &[u8]), HeadFault> {
     if count >= MAX_LINES {
-        return Err(HeadFault {
-            reason: Reason::HeadTooLarge,
-            hint: "the head has more than 100 header lines; send fewer",
-        });
+        return Err(too_large(
+            "the head has more than 100 header lines; send fewer",
+        ));
     }
     if line.first().is_some_and(u8::is_ascii_whitespace) {
         return Err(malformed("a header line is folded; send it as one line"));
@@ -255,6 +270,11 @@ pub(super) fn header(line: &[u8], count: usize) -> Result<(&[u8], &[u8]), HeadFa
     if name.is_empty() || !name.iter().all(token) {
         return Err(malformed(
             "a header name is no token, or a space stands before its colon",
+        ));
+    }
+    if name.len() > NAME_MOST {
+        return Err(too_large(
+            "a header name has more than 65,535 bytes; send a shorter one",
         ));
     }
     if value

@@ -30,15 +30,16 @@ mod wire;
 
 pub use chunked::{ChunkFault, Chunked};
 pub use head::{Framing, HeadFacts, HeadFault, Names, check, scan};
-pub use reload::Signal;
-pub use state::{Live, LoadError, Shared};
+pub use reload::{Signal, TAKEN_WITHIN};
+pub use state::{Live, LoadError, ReloadErrors, Shared};
 pub use tls::TlsError;
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use ring::rand::SecureRandom as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -79,7 +80,7 @@ pub enum StartError {
     /// The system gave no random bytes.
     #[error("the system gives no random bytes")]
     Random,
-    /// The reload thread could not be started.
+    /// A thread that looks at files could not be started.
     #[error("no thread could be started")]
     Thread(#[source] std::io::Error),
 }
@@ -92,6 +93,8 @@ pub struct Running {
     /// Where it listens.
     pub bound: ProxyAddress,
     signals: mpsc::Sender<Signal>,
+    /// The looks at fixtures end when it is dropped.
+    _looks: mpsc::Sender<Infallible>,
     stop: watch::Sender<bool>,
     done: tokio::task::JoinHandle<()>,
 }
@@ -122,7 +125,7 @@ pub async fn start(
         ledger,
         egress: Egress::new(),
         metrics,
-        reload_error: ArcSwapOption::empty(),
+        reload_errors: ReloadErrors::default(),
         token: listen.token.clone(),
         tls: acceptor.is_some(),
         bound: bound.clone(),
@@ -134,10 +137,12 @@ pub async fn start(
     });
     let (signals, received) = mpsc::channel();
     let watched = shared.clone();
-    std::thread::Builder::new()
-        .name("reload".into())
-        .spawn(move || reload::run(&watched, &received))
-        .map_err(StartError::Thread)?;
+    thread("reload", move || reload::run(&watched, &received))?;
+    let (looks, looked) = mpsc::channel();
+    let watched = shared.clone();
+    thread("fixtures", move || {
+        reload::look_at_fixtures(&watched, &looked);
+    })?;
     let (stop, stopped) = watch::channel(false);
     let done = tokio::spawn(accept(
         listener,
@@ -150,9 +155,18 @@ pub async fn start(
         shared,
         bound,
         signals,
+        _looks: looks,
         stop,
         done,
     })
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map(drop)
+        .map_err(StartError::Thread)
 }
 
 impl Running {

@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 use super::answer::Own;
 use super::body::{Unread, declared_too_large, discard};
 use super::call::{Call, Gone};
-use super::log;
+use super::log::{self, End};
 use super::reply::{Reply, Share};
 use crate::admit::{BodyFacts, CallFacts, Refusal};
 use crate::card::Attach;
@@ -132,7 +132,7 @@ impl Call {
                 Own::refusal(&refusal, self.policy().refused_status)
             }
         };
-        log::call(&refusal.facts, own.verdict, own.reason, self.began);
+        log::call(&refusal.facts, End::of(own.verdict, own.reason), self.began);
         if early {
             return Ok(self.answer_early(own, Some(share)));
         }

@@ -77,11 +77,11 @@ impl Reply {
         }
     }
 
-    pub(super) fn relay(body: AnswerBody, wire: Arc<Wire>, share: Share) -> Reply {
+    pub(super) fn relay(body: AnswerBody, wire: Arc<Wire>, share: Option<Share>) -> Reply {
         Reply {
             source: Source::Host(Box::new(body)),
             wire,
-            _share: Some(share),
+            _share: share,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What every call shares: the live policy with its cards and fixtures, the ledger, the door, the counters.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use jiff::Timestamp;
 
 use crate::card::{CardStore, StoreFault};
@@ -59,6 +60,46 @@ pub(super) fn load_cards(policy: &Policy) -> Result<CardStore, StoreFault> {
     CardStore::read(&policy.cards_dir)
 }
 
+/// What is loaded by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    Policy,
+    Cards,
+    Fixtures,
+    /// The looking itself.
+    Look,
+}
+
+/// Why a part of what is on disk is not in force; each part is mended by itself.
+#[derive(Debug, Default)]
+pub struct ReloadErrors(Mutex<BTreeMap<Part, Arc<String>>>);
+
+impl ReloadErrors {
+    /// The first of them; none quotes a file.
+    pub fn first(&self) -> Option<Arc<String>> {
+        self.lock().values().next().cloned()
+    }
+
+    pub(super) fn of(&self, part: Part) -> Option<Arc<String>> {
+        self.lock().get(&part).cloned()
+    }
+
+    /// Sets or clears the one of a part; whether that was news.
+    pub(super) fn set(&self, part: Part, error: Option<String>) -> bool {
+        let mut errors = self.lock();
+        let before = match error.clone() {
+            Some(error) => errors.insert(part, Arc::new(error)),
+            None => errors.remove(&part),
+        };
+        before.as_deref() != error.as_ref()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Part, Arc<String>>> {
+        // No code under the lock can leave the map half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Shared by the listener, every connection, the reload and the admin listener.
 #[derive(Debug)]
 pub struct Shared {
@@ -70,8 +111,8 @@ pub struct Shared {
     pub egress: Egress,
     /// Counters and histograms.
     pub metrics: Arc<Metrics>,
-    /// Why the last reload was refused, where it was.
-    pub reload_error: ArcSwapOption<String>,
+    /// Why files on disk are not in force, where they are not.
+    pub reload_errors: ReloadErrors,
     pub(super) token: Option<Secret>,
     pub(super) tls: bool,
     pub(super) bound: ProxyAddress,

@@ -183,9 +183,22 @@ pub(super) struct Keys {
     pub(super) mac: hmac::Key,
 }
 
+/// Key files of a new ledger that are not there yet.
+pub(super) struct Missing(Vec<(&'static str, String, u32)>);
+
+impl Missing {
+    /// Writes them, once nothing refuses the start any more: a key that a start left behind would stand in the way of the one that is put back.
+    pub(super) fn store(self, dir: &Path) -> Result<(), LedgerError> {
+        self.0
+            .into_iter()
+            .try_for_each(|(name, text, mode)| write_new(dir, name, &text, mode))
+    }
+}
+
 impl Keys {
-    /// Reads the keys, or makes them where the ledger is `new` (no segment is there).
-    pub(super) fn open(dir: &Path, new: bool) -> Result<Keys, LedgerError> {
+    /// Reads the keys, or makes them where the ledger is `new` (no segment is there). Writes nothing: what was made is to be stored.
+    pub(super) fn open(dir: &Path, new: bool) -> Result<(Keys, Missing), LedgerError> {
+        let mut missing = Vec::new();
         let signer = match Signer::read(dir, SIGNER_FILE)? {
             Some(signer) if new => {
                 tracing::warn!(
@@ -196,7 +209,7 @@ impl Keys {
             Some(signer) => signer,
             None if new => {
                 let (signer, text) = Signer::make(dir)?;
-                write_new(dir, SIGNER_FILE, &text, 0o600)?;
+                missing.push((SIGNER_FILE, text, 0o600));
                 signer
             }
             None => {
@@ -214,7 +227,7 @@ impl Keys {
                 .ok_or_else(|| fault(dir, MAC_FILE, "is not 64 hex digits and a newline; restore it from a copy, or name a new ledger.dir"))?,
             None if new => {
                 let key = random::<32>(dir)?;
-                write_new(dir, MAC_FILE, &format!("{}\n", hex(&key)), 0o600)?;
+                missing.push((MAC_FILE, format!("{}\n", hex(&key)), 0o600));
                 key
             }
             None => return Err(fault(dir, MAC_FILE, "is missing, and the ledger has records; restore it from a copy, or name a new ledger.dir")),
@@ -230,9 +243,7 @@ impl Keys {
                     "is not the verifier key of leafgate.key; restore it from a copy",
                 ));
             }
-            Ok(None) if new => {
-                write_new(dir, PUBLIC_FILE, &line, 0o644)?;
-            }
+            Ok(None) if new => missing.push((PUBLIC_FILE, line, 0o644)),
             other => {
                 let missing = || io::ErrorKind::NotFound.into();
                 let cause = other.err().unwrap_or_else(missing);
@@ -241,10 +252,8 @@ impl Keys {
                 ));
             }
         }
-        Ok(Keys {
-            signer,
-            mac: hmac::Key::new(hmac::HMAC_SHA256, &mac),
-        })
+        let mac = hmac::Key::new(hmac::HMAC_SHA256, &mac);
+        Ok((Keys { signer, mac }, Missing(missing)))
     }
 }
 

@@ -45,11 +45,15 @@ impl Stopped {
         }
         let lock = take_lock(dir)?;
         let all = segments(dir)?;
-        rotate::complete(dir, &all)?;
-        let keys = Keys::open(dir, false)?;
+        let unused = rotate::complete(dir, &all)?;
+        // Nothing is missing where there are segments.
+        let (keys, _) = Keys::open(dir, false)?;
         let read = read_all(dir, &all, keys.signer.public(), None)?;
         if read.scan.seq == 0 {
             return Err(in_folder(dir, "", Fault::Nothing));
+        }
+        if unused {
+            rotate::discard(dir)?;
         }
         let (files, covered) = prune::complete(dir, &all, &read, &keys.signer)?;
         let unsigned = read.unsigned();

@@ -135,7 +135,8 @@ impl Ledger {
     /// Takes `LOCK`, recovers, writes `open` and the checkpoint, starts the writer. Blocks; for the start of `main`.
     ///
     /// # Errors
-    /// A [`LedgerError`] that names the file and, where a record is at fault, its line. Nothing was changed then, but that a torn last line may have been cut off.
+    /// A [`LedgerError`] that names the file and, where a record is at fault, its line. Nothing was changed then, but that a torn last line may have been cut off, or a rotation that was cut
+    /// after its record completed.
     pub fn start(settings: &LedgerSettings, run: RunFacts) -> Result<Ledger, LedgerError> {
         start::start(settings, &run, store::Disk::new(&settings.dir))
     }

@@ -18,7 +18,7 @@ use super::lineage::sign_rotation;
 use super::maintain::Stopped;
 use super::record::{Draft, Fields};
 use super::scan::SegmentFile;
-use super::start::{Read, new_run, read_chain};
+use super::start::{Read, hold, new_run, read_chain};
 use super::writer::Covered;
 
 /// Where the new key waits for its record.
@@ -131,19 +131,21 @@ fn sync(dir: &Path) -> Result<(), LedgerError> {
         .map_err(LedgerError::io(dir, "sync the folder"))
 }
 
-/// Completes or undoes a rotation that a crash cut. Needs `LOCK`. Reads the ledger only where there are signs of one.
-pub(super) fn complete(dir: &Path, all: &[SegmentFile]) -> Result<(), LedgerError> {
+/// Completes a rotation that a crash cut after its record; whether a key waits that no record names, for [`discard`]. Needs `LOCK`. Reads the ledger only where there are signs of
+/// a rotation, and changes nothing in one that is not whole.
+pub(super) fn complete(dir: &Path, all: &[SegmentFile]) -> Result<bool, LedgerError> {
+    // First: the start after this one would refuse it too.
+    let next = Signer::read(dir, NEXT_FILE)?;
     let Some(signer) = Signer::read(dir, SIGNER_FILE)? else {
         // A new ledger, or one that lost its key: the reader of the keys says so.
-        return Ok(());
+        return Ok(false);
     };
-    let next = Signer::read(dir, NEXT_FILE)?;
     let public = small(&dir.join(PUBLIC_FILE)).ok().flatten();
     let public = public.and_then(|text| String::from_utf8(text).ok());
     let published = public.as_deref().and_then(VerifierKey::parse);
     let cut = published.as_ref().is_some_and(|key| key != signer.public());
     if all.is_empty() || next.is_none() && !cut {
-        return Ok(());
+        return Ok(false);
     }
     let read = read_chain(dir, all, None)?;
     let Read { scan, note, .. } = &read;
@@ -154,7 +156,8 @@ pub(super) fn complete(dir: &Path, all: &[SegmentFile]) -> Result<(), LedgerErro
         // What the new key signs now was whole under the old one.
         judge_cut(dir, &read.files, scan, in_force, note)?;
         tracing::warn!("a key rotation that was cut is completed");
-        return finish(dir, next, (scan.seq, scan.tree.root()), &mut |_| Ok(()));
+        finish(dir, next, (scan.seq, scan.tree.root()), &mut |_| Ok(()))?;
+        return Ok(false);
     }
     if in_force != signer.public() {
         return Err(fault(
@@ -163,6 +166,7 @@ pub(super) fn complete(dir: &Path, all: &[SegmentFile]) -> Result<(), LedgerErro
             "is not the key that the last records put in place; restore it from a copy, or name a new ledger.dir",
         ));
     }
+    hold(dir, &read, signer.public())?;
     if let Some(published) = published.filter(|key| cut && scan.keys.knows(key)) {
         tracing::warn!(
             key = published.name(),
@@ -170,7 +174,11 @@ pub(super) fn complete(dir: &Path, all: &[SegmentFile]) -> Result<(), LedgerErro
         );
         publish(dir, signer.public())?;
     }
-    // No record names the key that waits: nothing was signed with it.
+    Ok(next.is_some())
+}
+
+/// Takes away the key that waits and that no record names: nothing was signed with it. The ledger was found whole, or it might be the key of a record that is lost.
+pub(super) fn discard(dir: &Path) -> Result<(), LedgerError> {
     match fs::remove_file(dir.join(NEXT_FILE)) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(LedgerError::io(
             &dir.join(NEXT_FILE),

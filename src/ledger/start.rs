@@ -1,7 +1,8 @@
 //! The start of a run (contract, section 9), in this order: take `LOCK`; the keys; read everything; compare with the checkpoint; cut off a torn last line; write
 //! a checkpoint over what the last one does not cover; write `open` and an `outcome` with `sent: unknown` for each forwarded decision that has none; write the checkpoint; start the writer.
 //!
-//! Promises: whatever else is wrong with the files refuses the start, names file and line, and changes nothing.
+//! Promises: whatever else is wrong with the files refuses the start, names file and line, and changes nothing; but a rotation that was cut after its record, in a ledger that is
+//! whole, is completed before the other keys are looked at.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -47,9 +48,13 @@ pub(super) fn start<S: Store>(
     let copied = copy.map(|file| kept::read_copy(file, dir)).transpose()?;
     let copied = copied.flatten();
     let all = segments(dir)?;
-    rotate::complete(dir, &all)?;
-    let keys = Keys::open(dir, all.is_empty())?;
+    let unused = rotate::complete(dir, &all)?;
+    let (keys, missing) = Keys::open(dir, all.is_empty())?;
     let read = read_all(dir, &all, keys.signer.public(), copied.as_ref())?;
+    missing.store(dir)?;
+    if unused {
+        rotate::discard(dir)?;
+    }
     let (mut files, covered) = prune::complete(dir, &all, &read, &keys.signer)?;
     let unsigned = read.unsigned();
     let Read { scan, torn, .. } = read;
@@ -305,21 +310,8 @@ pub(super) fn read_all(
     copied: Option<&Kept>,
 ) -> Result<Read, LedgerError> {
     let read = read_chain(dir, all, copied)?;
-    let Read { scan, files, .. } = &read;
-    match &read.note {
-        Some(note) => judge(dir, files, scan, public, note)?,
-        // The first start writes its checkpoint right after its first record. Where a crash came between, the next start writes one over
-        // that record before it adds another: no ledger that is longer ever lacks one.
-        None if scan.must_cover > 0
-            || scan.counts.runs > 1
-            || scan.counts.decisions > 0
-            || scan.counts.pruned > 0 =>
-        {
-            return Err(in_folder(dir, checkpoint::FILE, Fault::NoCheckpoint));
-        }
-        None if scan.seq > 0 => last_key(dir, files, scan, public)?,
-        None => {}
-    }
+    hold(dir, &read, public)?;
+    let Read { scan, .. } = &read;
     if let Some(copied) = copied {
         let (covers, gone) = (copied.note.size, scan.counts.pruned);
         if covers < gone {
@@ -330,6 +322,25 @@ pub(super) fn read_all(
         }
     }
     Ok(read)
+}
+
+/// Holds what was read against the checkpoint and the last key.
+pub(super) fn hold(dir: &Path, read: &Read, public: &VerifierKey) -> Result<(), LedgerError> {
+    let Read { scan, files, .. } = read;
+    match &read.note {
+        Some(note) => judge(dir, files, scan, public, note),
+        // The first start writes its checkpoint right after its first record. Where a crash came between, the next start writes one over
+        // that record before it adds another: no ledger that is longer ever lacks one.
+        None if scan.must_cover > 0
+            || scan.counts.runs > 1
+            || scan.counts.decisions > 0
+            || scan.counts.pruned > 0 =>
+        {
+            Err(in_folder(dir, checkpoint::FILE, Fault::NoCheckpoint))
+        }
+        None if scan.seq > 0 => last_key(dir, files, scan, public),
+        None => Ok(()),
+    }
 }
 
 /// The checkpoint, `None` where there is none.

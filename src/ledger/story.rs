@@ -408,7 +408,11 @@ fn answer(decision: Option<&Record>, outcome: Option<&Record>) -> Part {
     } else {
         lines.push(plain("No status of a host is recorded.".to_owned()));
     }
-    if !outcome.value["model"].is_null() {
+    if let Some(len) = outcome.value["model"]["len"].as_u64() {
+        lines.push(plain(format!(
+            "The host named a model that its models in the policy do not list: the record has its length ({len} bytes) and an HMAC alone."
+        )));
+    } else if !outcome.value["model"].is_null() {
         lines.push(plain(format!(
             "The model that the host named: {}. Whether it is that model, no record can tell.",
             get("model")

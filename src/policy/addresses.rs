@@ -26,6 +26,13 @@ const fn v6(head: [u16; 4], prefix: u8) -> Network {
     }
 }
 
+const fn one(bits: u128) -> Network {
+    Network {
+        address: IpAddr::V6(Ipv6Addr::from_bits(bits)),
+        prefix: 128,
+    }
+}
+
 /// IPv4 that is not public.
 const NOT_PUBLIC_V4: [Network; 17] = [
     v4(0, 0, 0, 0, 8),          // "this network", RFC 791
@@ -63,8 +70,16 @@ const PRIVATE: [Network; 4] = [
     v4(192, 168, 0, 0, 16),
     v6([0xfc00, 0, 0, 0], 7),
 ];
-/// The metadata service of Amazon's machines over IPv6: unique-local, and yet no private host.
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+/// Where clouds answer a machine with its own credentials over IPv6: unique-local, and yet no private host. Source: each cloud's page on
+/// instance metadata.
+const METADATA_V6: [Network; 6] = [
+    v6([0xfd00, 0xec2, 0, 0], 32), // Amazon: metadata ::254, credentials of a pod ::23
+    one(0xfd20_00ce_0000_0000_0000_0000_0000_0254), // Google
+    one(0xfd00_00c1_0000_0000_0000_0000_a9fe_a9fe), // Oracle
+    one(0xfd00_0042_0000_0000_0000_0000_0000_0042), // Scaleway
+    one(0xfd00_a9fe_a9fe_0000_0000_0000_0000_0001), // Akamai (Linode)
+    one(0xfd00_0100_0000_0000_0000_0000_0100_0200), // Alibaba
+];
 
 impl Network {
     /// Whether the address lies in this prefix. An IPv6 address never lies in an IPv4 prefix, also where it embeds one.
@@ -118,7 +133,7 @@ impl Addresses {
             Addresses::Loopback => is_loopback(address),
             Addresses::Private => {
                 PRIVATE.iter().any(|network| network.contains(address))
-                    && address != IpAddr::V6(METADATA_V6)
+                    && !METADATA_V6.iter().any(|network| network.contains(address))
             }
             Addresses::Networks(networks) => {
                 let listed = |address| networks.iter().any(|network| network.contains(address));
@@ -196,3 +211,6 @@ fn embedded_v4(address: IpAddr) -> Embedded {
         _ => Embedded::Nothing,
     }
 }
+
+#[cfg(test)]
+mod tests;

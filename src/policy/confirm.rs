@@ -3,15 +3,13 @@
 //! Promises: everything else in the file stays as it was, comments and order too (but mixed line ends become LF); the file is replaced whole (written beside it, synced,
 //! renamed) with the mode it had, or it is left alone.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use jiff::{Timestamp, Unit};
 use toml_edit::{Datetime, DocumentMut, Item, TableLike, Value};
 
 use super::secrets::read_file;
+use crate::files::{self, shell_word};
 use crate::terms::HostPin;
 
 const POLICY_MOST: u64 = super::POLICY_BYTES;
@@ -28,13 +26,13 @@ pub enum ConfirmError {
         why: String,
     },
     /// The file is no TOML.
-    #[error("{}: not TOML; run `leafgate policy check`", file.display())]
+    #[error("{}: not TOML; run `leafgate policy check {}`", file.display(), shell_word(file))]
     NotToml {
         /// The policy file.
         file: PathBuf,
     },
     /// The policy has no such host.
-    #[error("{}: no host {pin}; see `leafgate pin list`", file.display())]
+    #[error("{}: no host {pin}; see `leafgate pin list --policy {}`", file.display(), shell_word(file))]
     NoHost {
         /// The policy file.
         file: PathBuf,
@@ -95,7 +93,7 @@ pub fn confirm_pin(file: &Path, pin: &HostPin, moment: Timestamp) -> Result<(), 
     if line_ends > 0 && text.matches("\r\n").count() == line_ends {
         new = new.replace("\r\n", "\n").replace('\n', "\r\n");
     }
-    replace(file, new.as_bytes()).map_err(|source| ConfirmError::Unwritten {
+    files::replace(file, new.as_bytes()).map_err(|source| ConfirmError::Unwritten {
         file: file.to_owned(),
         source,
     })
@@ -113,34 +111,4 @@ fn set(host: &mut dyn TableLike, moment: Datetime) {
             host.insert("copied_at", Item::Value(new));
         }
     }
-}
-
-/// Replaces the file whole. A symbolic link is followed: what it names is replaced, the link stays.
-fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let file = fs::canonicalize(file)?;
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    let mode = fs::metadata(&file)?.permissions().mode() & 0o7777;
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let beside = folder.join(format!(".{name}.{}.new", std::process::id()));
-    let write = || {
-        let mut new = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)?;
-        new.write_all(bytes)?;
-        new.set_permissions(fs::Permissions::from_mode(mode))?;
-        new.sync_all()?;
-        fs::rename(&beside, &file)?;
-        File::open(folder)?.sync_all()
-    };
-    let done = write();
-    if done
-        .as_ref()
-        .is_err_and(|error| error.kind() != std::io::ErrorKind::AlreadyExists)
-    {
-        // Nothing to add to the error where this fails too.
-        let _ = fs::remove_file(&beside);
-    }
-    done
 }

@@ -17,6 +17,7 @@ mod secrets;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod told;
 mod units;
 mod url;
 mod vocabulary;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::Fault;
+use crate::terms::did_you_mean;
 
 /// What every reader shares: where the text came from, and the faults so far.
 pub(super) struct Context<'a> {
@@ -68,10 +69,11 @@ impl<'a> Table<'a> {
     fn refuse_unknown(&self, known: &[&str]) {
         for key in self.table.keys() {
             if !known.contains(&key.get_ref().as_ref()) {
+                let near = did_you_mean(key.get_ref(), known.iter().copied());
                 self.context.fault(
                     key.span().start,
                     &join(&self.key, key.get_ref()),
-                    "unknown key; remove it or correct its spelling",
+                    format!("unknown key; remove it or correct its spelling{near}"),
                 );
             }
         }
@@ -253,8 +255,9 @@ impl<'a> Value<'a> {
         if chosen.is_none() {
             let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
             self.fault(format!(
-                "not a known word; write one of {}",
-                words.join(", ")
+                "not a known word; write one of {}{}",
+                words.join(", "),
+                did_you_mean(text, words.iter().copied())
             ));
         }
         chosen.map(|(_, value)| *value)

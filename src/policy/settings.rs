@@ -14,6 +14,7 @@ use super::model::{
 use super::read::{Table, Value};
 use super::units::{DAY, duration, size};
 use super::{secrets, url};
+use crate::files;
 use crate::terms::{FailureLabel, Secret};
 
 /// Placeholders that no policy can take away.
@@ -28,6 +29,8 @@ const LABELS: [&str; 6] = [
 ];
 /// The longest path of a Unix socket, in bytes: `sun_path` of macOS and the BSDs holds 104 with its NUL, Linux's 108.
 const SOCKET_PATH_MOST: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+/// The shortest token, in bytes: 16 random characters of base64 are 96 bits.
+const TOKEN_LEAST: usize = 16;
 /// Where each secret came from, by dotted key.
 pub(super) type Sources = BTreeMap<String, SecretSource>;
 
@@ -143,6 +146,11 @@ fn socket_path(value: &Value<'_>, text: &str) -> Option<PathBuf> {
         value.fault(
             "the socket's folder is not there; make it, best with mode 0700, or name another",
         );
+    } else if files::open_folders(&path)
+        .iter()
+        .any(|open| open.anyone && !open.sticky)
+    {
+        value.fault("anyone on this machine may write to the socket's folder, or one above it, and so put a socket of their own in its place and get what clients send; chmod go-w it, or name a folder of mode 0700");
     } else if found.is_ok_and(|found| !found.file_type().is_socket()) {
         value.fault(
             "something that is no socket stands at this path; move it away, or name another path",
@@ -202,6 +210,10 @@ fn token(table: &Table<'_>, sources: &mut Sources, token: &mut Option<Secret>) -
     };
     if let Some(found) = found {
         *token = secrets::header_value(value, &found, None);
+        // Nothing slows down somebody who tries one after the other.
+        if token.is_some() && found.bytes.len() < TOKEN_LEAST {
+            value.fault(format!("the token has fewer than {TOKEN_LEAST} bytes and can be guessed; take a random one, such as openssl rand -hex 32 prints"));
+        }
         let source = SecretSource {
             origin: found.origin,
             scheme: None,

@@ -12,6 +12,8 @@ fn environment(name: &str) -> Option<OsString> {
         "UNSET" => None,
         "EMPTY" => Some(OsString::new()),
         "TWO_LINES" => Some("hush\r\nx: y".into()),
+        "T" | "LEAFGATE_TOKEN" => Some("hush-0123456789a".into()),
+        "T15" => Some("hush-0123456789".into()),
         _ => Some("hush".into()),
     }
 }
@@ -22,6 +24,16 @@ fn folder() -> tempfile::TempDir {
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("cards")).unwrap();
     fs::create_dir(at("certs")).unwrap();
+    for (name, mode) in [
+        ("open", 0o777),
+        ("open/below", 0o700),
+        ("team", 0o770),
+        ("sticky", 0o1777),
+    ] {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::create_dir(at(name)).unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
     let made = rcgen::generate_simple_self_signed(vec!["gate.internal".to_owned()]).unwrap();
     for name in ["gate.pem", "clients-ca.pem", "example-ca.pem"] {
         fs::write(at("certs").join(name), made.cert.pem()).unwrap();
@@ -34,6 +46,8 @@ fn folder() -> tempfile::TempDir {
     fs::write(at("newline"), "\n").unwrap();
     fs::write(at("secret"), "hush\n").unwrap();
     fs::write(at("secret-two"), "hush\n\n").unwrap();
+    fs::write(at("token"), "hush-0123456789a\n").unwrap();
+    fs::write(at("token15"), "hush-0123456789\n").unwrap();
     fs::write(
         at("broken.pem"),
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
@@ -132,7 +146,10 @@ fn the_example_loads_where_its_files_are_and_not_where_they_are_missing() {
     let policy = good(text);
     assert_eq!(policy.hosts.len(), 3);
     let host = &policy.hosts["models.example.org"];
-    assert_eq!(policy.listen.token.as_ref().unwrap().expose(), b"hush");
+    assert_eq!(
+        policy.listen.token.as_ref().unwrap().expose(),
+        b"hush-0123456789a"
+    );
     match &host.credential {
         Credential::Fixed { header, value } => {
             assert_eq!(header, "authorization");
@@ -194,6 +211,9 @@ fn interception_needs_an_authority_for_these_hosts_whose_key_is_private() {
     assert!(policy.tunnel_to("models.example.org:443").is_some());
     assert!(!format!("{policy:?}").contains("PRIVATE KEY"));
     let local = "[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\n";
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let both = text("certs/ca.pem") + &text("certs/ca-key.pem");
+    fs::write(folder.path().join("certs/both.pem"), both).unwrap();
     for (intercept, hosts, fault) in [
         (
             files("certs/none.pem", "certs/ca-key.pem"),
@@ -209,6 +229,11 @@ fn interception_needs_an_authority_for_these_hosts_whose_key_is_private() {
             files("certs/ca.pem", "certs/none.pem"),
             EXAMPLE,
             "intercept.key the file cannot be read",
+        ),
+        (
+            files("certs/both.pem", "certs/ca-key.pem"),
+            EXAMPLE,
+            "intercept.ca the file holds a private key too",
         ),
         (
             files("certs/ca.pem", "certs/gate-key.pem"),
@@ -243,7 +268,7 @@ fn interception_needs_an_authority_for_these_hosts_whose_key_is_private() {
         (
             format!("{good}\nhosts = []"),
             EXAMPLE,
-            "intercept.hosts unknown key",
+            "intercept.hosts unknown key; remove it or correct its spelling",
         ),
         (
             "intercept = true".to_owned(),
@@ -262,6 +287,12 @@ fn interception_needs_an_authority_for_these_hosts_whose_key_is_private() {
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
         assert!(faults(&good, EXAMPLE)[0].contains("chmod 0600"), "{mode:o}");
     }
+    fs::set_permissions(
+        folder.path().join("certs/ca-key.pem"),
+        fs::Permissions::from_mode(0o600),
+    )
+    .unwrap();
+    loaded(&good, EXAMPLE).unwrap();
     // For `certs init` alone: the files it is to make are not there yet.
     let file = folder.path().join("policy.toml");
     let text = |intercept: &str| fs::write(&file, format!("{MINIMAL}{intercept}\n{EXAMPLE}"));
@@ -585,6 +616,16 @@ fn settings_take_the_good_and_refuse_its_twin() {
             "listen.proxy",
         ),
         (
+            "[listen]\nproxy = \"unix:team/gate.sock\"",
+            "[listen]\nproxy = \"unix:open/gate.sock\"",
+            "listen.proxy",
+        ),
+        (
+            "[listen]\nproxy = \"unix:sticky/gate.sock\"",
+            "[listen]\nproxy = \"unix:open/below/gate.sock\"",
+            "listen.proxy",
+        ),
+        (
             "[listen]\nproxy = \"unix:gate.sock\"",
             "[listen]\nproxy = \"unix:secret\"",
             "listen.proxy",
@@ -615,23 +656,38 @@ fn settings_take_the_good_and_refuse_its_twin() {
             "listen.proxy",
         ),
         (
-            "[listen]\nproxy = \"0.0.0.0:9\"\ntoken_file = \"secret\"",
+            "[listen]\nproxy = \"0.0.0.0:9\"\ntoken_file = \"token\"",
             "[listen]\nproxy = \"[::]:9\"",
             "listen.proxy",
         ),
         (
-            "[listen]\ntoken = { file = \"secret\" }",
+            "[listen]\ntoken = { file = \"token\" }",
             "[listen]\ntoken_env = \"TWO_LINES\"",
             "listen.token_env",
         ),
         (
-            "[listen]\ntoken_file = \"secret\"",
+            "[listen]\ntoken_file = \"token\"",
             "[listen]\ntoken_file = \"secret-two\"",
             "listen.token_file",
         ),
         (
             "[listen]\ntoken_env = \"T\"",
-            "[listen]\ntoken_env = \"T\"\ntoken_file = \"secret\"",
+            "[listen]\ntoken_env = \"T15\"",
+            "listen.token_env",
+        ),
+        (
+            "[listen]\ntoken_file = \"token\"",
+            "[listen]\ntoken_file = \"token15\"",
+            "listen.token_file",
+        ),
+        (
+            "[listen]\ntoken = { env = \"T\" }",
+            "[listen]\ntoken = { env = \"T15\" }",
+            "listen.token",
+        ),
+        (
+            "[listen]\ntoken_env = \"T\"",
+            "[listen]\ntoken_env = \"T\"\ntoken_file = \"token\"",
             "listen.token_file",
         ),
         (
@@ -1430,4 +1486,51 @@ fn a_network_holds_its_own_addresses_only() {
     assert!(Addresses::Networks(nat64.clone()).contains("64:ff9b::808:808".parse().unwrap()));
     assert!(!Addresses::Networks(nat64).contains("64:ff9b::a00:1".parse().unwrap()));
     assert!(!Addresses::Networks(Vec::new()).contains("8.8.8.8".parse().unwrap()));
+}
+
+#[test]
+fn a_slip_in_a_key_or_a_word_is_met_with_the_word_that_was_meant() {
+    let folder = folder();
+    for (text, fault) in [
+        (
+            "[lsiten]\n",
+            "lsiten: unknown key; remove it or correct its spelling; did you mean `listen`?",
+        ),
+        (
+            "[listen]\nporxy = \"127.0.0.1:1\"\n",
+            "listen.porxy: unknown key; remove it or correct its spelling; did you mean `proxy`?",
+        ),
+        (
+            "[limits]\nin_fligth = 3\n",
+            "limits.in_fligth: unknown key; remove it or correct its spelling; did you mean `in_flight`?",
+        ),
+        (
+            "[ledger]\nsync = \"records\"\n",
+            "ledger.sync: not a known word; write one of record, interval; did you mean `record`?",
+        ),
+        (
+            "[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\nbnid = \"none\"\n",
+            "hosts.local.bnid: unknown key; remove it or correct its spelling; did you mean `bind`?",
+        ),
+        (
+            "[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\nbind = \"non\"\n",
+            "hosts.local.bind: not a known word; write one of cover, exact, none; did you mean `none`?",
+        ),
+        // A word that is known elsewhere is no help here, nor is one that is far from every other.
+        (
+            "[cards]\nproxy = 1\n",
+            "cards.proxy: unknown key; remove it or correct its spelling",
+        ),
+        (
+            "[ledger]\nsync = \"always\"\n",
+            "ledger.sync: not a known word; write one of record, interval",
+        ),
+    ] {
+        let faults = load_in(&folder, &format!("version = 1\n{text}")).unwrap_err();
+        let told: Vec<String> = faults
+            .iter()
+            .map(|fault| format!("{}: {}", fault.key, fault.what))
+            .collect();
+        assert_eq!(told, [fault]);
+    }
 }

@@ -168,3 +168,57 @@ pub(super) fn route(text: &str) -> Result<Route, &'static str> {
         path: path.to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::base_url;
+
+    /// Every URL, host name and label of four public suites, as `tests/host_strings/README.md` says.
+    const STRINGS: &str = include_str!("../../tests/host_strings/strings.jsonl");
+
+    #[test]
+    fn a_host_is_read_as_it_is_written_or_not_at_all() {
+        let (mut taken, mut refused) = (0, 0);
+        for line in STRINGS.lines() {
+            let text: String = serde_json::from_str(line).unwrap();
+            for url in [
+                text.clone(),
+                format!("https://{text}"),
+                format!("https://{text}/v1"),
+                format!("https://{text}:8443/v1"),
+                format!("https://{}/v1", text.to_uppercase()),
+                format!("https://{text}./v1"),
+                format!("https://x@{text}/v1"),
+                format!("https://example.org{text}/v1"),
+                format!("https://{text}example.org/v1"),
+            ] {
+                let Ok(base) = base_url(&url) else {
+                    refused += 1;
+                    continue;
+                };
+                taken += 1;
+                let rest = url.strip_prefix("https://").or(url.strip_prefix("http://"));
+                let authority = rest.unwrap().split('/').next().unwrap();
+                let (host, port) = match authority.strip_prefix('[') {
+                    Some(inside) => inside.split_once(']').unwrap(),
+                    None => match authority.find(':') {
+                        Some(at) => authority.split_at(at),
+                        None => (authority, ""),
+                    },
+                };
+                assert_eq!(base.host, host, "{url:?}");
+                let usual = if base.tls { 443 } else { 80 };
+                let port = port
+                    .strip_prefix(':')
+                    .map_or(usual, |port| port.parse().unwrap());
+                assert_eq!(base.port, port, "{url:?}");
+                let plain =
+                    |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.:".contains(&b);
+                assert!(host.bytes().all(plain) && !host.ends_with('.'), "{url:?}");
+                assert!(url.is_ascii(), "{url:?}");
+            }
+        }
+        println!("{taken} taken as they are, {refused} refused");
+        assert!(taken > 4_000 && refused > 60_000, "{taken} {refused}");
+    }
+}

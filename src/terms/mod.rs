@@ -8,6 +8,7 @@ mod blank;
 mod field;
 mod grammar;
 mod leaf;
+mod nearest;
 mod reason;
 mod secret;
 
@@ -18,5 +19,6 @@ pub use grammar::{
     fits_hash, fits_pin, fits_window,
 };
 pub use leaf::{EgressClass, Leaf, Step, Verdict};
-pub use reason::{Reason, Side};
+pub use nearest::{did_you_mean, nearest};
+pub use reason::{Reason, Side, reads_as_refusal};
 pub use secret::Secret;

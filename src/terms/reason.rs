@@ -123,6 +123,15 @@ reasons! {
     HostTimeout = "host_timeout", 504, Host;
 }
 
+/// Words with which some clients recognise a model's own refusal; no message has them.
+const REFUSAL_WORDS: [&str; 2] = ["blocked", "flagged"];
+
+/// Whether a client may take this text for a model's own refusal.
+pub fn reads_as_refusal(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    REFUSAL_WORDS.iter().any(|word| lower.contains(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::Reason;

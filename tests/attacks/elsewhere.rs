@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::support::has_test;
+
 pub const CASES: [(&str, &[&str]); 9] = [
     (
         "NET-17",
@@ -52,17 +54,6 @@ pub const CASES: [(&str, &[&str]); 9] = [
         ],
     ),
 ];
-
-/// Whether the file has a function of this name that is marked as a test.
-fn has_test(text: &str, name: &str) -> bool {
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    lines.windows(2).any(|pair| {
-        (pair[0] == "#[test]" || pair[0] == "#[tokio::test]")
-            && pair[1]
-                .trim_start_matches("async ")
-                .starts_with(&format!("fn {name}()"))
-    })
-}
 
 #[test]
 fn each_test_that_is_named_is_there() {

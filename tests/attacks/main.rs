@@ -27,9 +27,12 @@ mod limits;
 mod log;
 mod machine;
 mod network;
+mod pins;
 mod process;
 mod strains;
+mod trust;
 mod values;
+mod volume;
 
 use std::collections::BTreeSet;
 

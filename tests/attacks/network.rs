@@ -24,13 +24,13 @@ pub const CASES: &[Built] = &[
 ];
 
 /// A host behind one of its own certificates.
-struct Secure {
-    ca: String,
-    config: Arc<ServerConfig>,
+pub struct Secure {
+    pub ca: String,
+    pub config: Arc<ServerConfig>,
 }
 
 impl Secure {
-    fn new() -> Secure {
+    pub fn new() -> Secure {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca_key = KeyPair::generate().unwrap();
@@ -57,23 +57,28 @@ impl Secure {
         }
     }
 
+    /// The host at this address, in a policy.
+    pub fn entry(address: SocketAddr, more: &str) -> String {
+        format!(
+            "[hosts.\"{HOST}\"]\nbase_url = \"https://{HOST}:{}/v1\"\nresolve = [\"127.0.0.1\"]\naddresses = \"loopback\"\nmodels = [\"tiny\"]\nbind = \"cover\"\n{more}",
+            address.port()
+        )
+    }
+
     /// A leafgate whose host is at this address.
     fn gate(&self, address: SocketAddr) -> Gate {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("ca.pem"), &self.ca).unwrap();
-        let host = format!(
-            "[hosts.\"{HOST}\"]\nbase_url = \"https://{HOST}:{}/v1\"\nresolve = [\"127.0.0.1\"]\naddresses = \"loopback\"\nmodels = [\"tiny\"]\nbind = \"cover\"\nca = \"ca.pem\"\n",
-            address.port()
-        );
+        let host = Secure::entry(address, "ca = \"ca.pem\"\n");
         Gate::built_in(dir, &host, "[limits]\nconnect = \"3s\"\n", "")
     }
 }
 
 /// What a raw host saw, one entry for each connection.
-type Heard = Arc<Mutex<Vec<Vec<u8>>>>;
+pub type Heard = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// A port that hands each connection to `play`, which says what it heard.
-fn port(play: impl Fn(TcpStream) -> Vec<u8> + Send + Sync + 'static) -> (SocketAddr, Heard) {
+pub fn port(play: impl Fn(TcpStream) -> Vec<u8> + Send + Sync + 'static) -> (SocketAddr, Heard) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let heard = Heard::default();
@@ -102,7 +107,7 @@ fn fails(id: &str, gate: &Gate) {
 }
 
 /// A TLS host that answers well, once for each connection.
-fn answers(mut stream: TcpStream, config: &Arc<ServerConfig>) {
+pub fn answers(mut stream: TcpStream, config: &Arc<ServerConfig>) {
     let mut conn = ServerConnection::new(config.clone()).unwrap();
     let mut tls = rustls::Stream::new(&mut conn, &mut stream);
     let mut request = vec![0; 65_536];
@@ -123,14 +128,24 @@ fn answers(mut stream: TcpStream, config: &Arc<ServerConfig>) {
     let _ = conn.write_tls(&mut stream);
 }
 
-/// A ServerHello that chooses this version and this suite.
-fn server_hello(version: u16, suite: u16) -> Vec<u8> {
-    let mut hello = vec![2, 0, 0, 38];
+/// A ServerHello that chooses this version and this suite, with these extensions.
+fn server_hello(version: u16, suite: u16, extensions: &[u8]) -> Vec<u8> {
+    let length = 38
+        + if extensions.is_empty() {
+            0
+        } else {
+            2 + extensions.len()
+        };
+    let mut hello = vec![2, 0, 0, u8::try_from(length).unwrap()];
     hello.extend(version.to_be_bytes());
     hello.extend([7; 32]);
     hello.push(0);
     hello.extend(suite.to_be_bytes());
     hello.push(0);
+    if !extensions.is_empty() {
+        hello.extend(u16::try_from(extensions.len()).unwrap().to_be_bytes());
+        hello.extend(extensions);
+    }
     let mut record = vec![22, 3, 1, 0, u8::try_from(hello.len()).unwrap()];
     record.extend(hello);
     record
@@ -140,13 +155,15 @@ fn old_versions_and_weak_suites(id: &str) {
     let secure = Secure::new();
     for says in [
         vec![21, 3, 1, 0, 2, 2, 70],
-        server_hello(0x0300, 0x0005),
-        server_hello(0x0301, 0xc013),
-        server_hello(0x0302, 0xc013),
-        server_hello(0x0303, 0x0005), // RC4
-        server_hello(0x0303, 0x0003), // export RC4
-        server_hello(0x0303, 0x0002), // no encryption
-        server_hello(0x0303, 0x000a), // 3DES
+        server_hello(0x0300, 0x0005, &[]),
+        server_hello(0x0301, 0xc013, &[]),
+        server_hello(0x0302, 0xc013, &[]),
+        server_hello(0x0303, 0x0005, &[]), // RC4
+        server_hello(0x0303, 0x0003, &[]), // export RC4
+        server_hello(0x0303, 0x0002, &[]), // no encryption
+        server_hello(0x0303, 0x000a, &[]), // 3DES
+        // A good suite, and h2, which was not offered.
+        server_hello(0x0303, 0xcca9, &[0, 16, 0, 5, 0, 3, 2, b'h', b'2']),
     ] {
         let (address, heard) = port(move |mut stream| {
             let mut hello = [0; 4096];
@@ -294,7 +311,8 @@ fn what_a_hello_says(id: &str) {
     });
     let gate = secure.gate(address);
     for _ in 0..3 {
-        assert_eq!(gate.call(&card(json!({})), &body()).status, 200, "{id}");
+        let reply = gate.call(&card(json!({})), &body());
+        assert_eq!(reply.status, 200, "{id}: {reply:?}");
     }
     let hellos = heard.lock().unwrap().clone();
     assert!(hellos.len() >= 2, "{id}: {} connections", hellos.len());

@@ -312,10 +312,15 @@ impl Gate {
     }
 
     pub fn start(dir: TempDir) -> Gate {
+        Gate::start_on(dir, 2)
+    }
+
+    /// On so many threads.
+    pub fn start_on(dir: TempDir, threads: usize) -> Gate {
         let policy = Policy::load(&dir.path().join("policy.toml"))
             .unwrap_or_else(|faults| panic!("{faults:?}"));
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(threads)
             .enable_all()
             .build()
             .unwrap();
@@ -496,4 +501,15 @@ pub fn all_text(dir: &Path) -> String {
         }
     }
     text
+}
+
+/// Whether the file has a function of this name that is marked as a test.
+pub fn has_test(text: &str, name: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.windows(2).any(|pair| {
+        (pair[0] == "#[test]" || pair[0] == "#[tokio::test]")
+            && pair[1]
+                .trim_start_matches("async ")
+                .starts_with(&format!("fn {name}()"))
+    })
 }

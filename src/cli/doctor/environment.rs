@@ -3,6 +3,7 @@
 use http::Uri;
 
 use super::Finding;
+use crate::files::shell_word;
 use crate::policy::{Policy, ProxyAddress};
 use crate::terms::CardName;
 
@@ -146,7 +147,7 @@ fn paths(variables: &[(String, String)], policy: &Policy) -> Vec<Finding> {
                     file.display()
                 ),
                 "each call of a client that reads it ends card_missing",
-                format!("leafgate card new --out {}", file.display()),
+                format!("leafgate card new --out {}", shell_word(&file)),
             )
         })
     })

@@ -1,7 +1,6 @@
-//! The disk under the ledger, and who may write where leafgate reads.
+//! The disk under the ledger, and the end of an authority.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -26,7 +25,7 @@ const REMOTE: [&str; 12] = [
 /// Gone with the power.
 const VOLATILE: [&str; 2] = ["ramfs", "tmpfs"];
 
-pub(super) fn findings(policy: &Policy, file: Option<&Path>) -> Vec<Finding> {
+pub(super) fn findings(policy: &Policy) -> Vec<Finding> {
     let dir = existing(&policy.ledger.dir);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut found = Vec::new();
@@ -34,27 +33,25 @@ pub(super) fn findings(policy: &Policy, file: Option<&Path>) -> Vec<Finding> {
         found.extend(kind_of_disk(&dir, kind));
     }
     found.extend(room(&dir, policy.ledger.segment_bytes));
-    let paths = [
-        file,
-        Some(policy.cards_dir.as_path()),
-        Some(policy.fixtures.lock.as_path()),
-    ];
-    found.extend(paths.into_iter().flatten().filter_map(written_by_others));
     if let Some(intercept) = &policy.intercept {
-        found.extend(ends_soon(intercept.authority.until(), SystemTime::now()));
+        found.extend(ends_soon(
+            intercept.authority.until(),
+            SystemTime::now(),
+            &policy.flag(),
+        ));
     }
     found
 }
 
 /// An authority whose end would stop the next start, and every client's handshake.
-fn ends_soon(until: SystemTime, now: SystemTime) -> Option<Finding> {
+fn ends_soon(until: SystemTime, now: SystemTime, flag: &str) -> Option<Finding> {
     const SOON: u64 = 21;
     let left = until.duration_since(now).unwrap_or_default().as_secs() / 86_400;
     (left < SOON).then(|| {
         Finding::new(
             format!("the authority of [intercept] expires in {left} days"),
             "after that no client accepts a tunnel, and serve does not start",
-            "leafgate certs init NEW-DIR --policy F, name its files in the policy, give its ca.pem to the clients",
+            format!("leafgate certs init NEW-DIR{flag}, name its files in the policy, give its ca.pem to the clients"),
         )
     })
 }
@@ -126,22 +123,9 @@ fn room(dir: &Path, segment_bytes: u64) -> Option<Finding> {
     })
 }
 
-/// A file or folder that decides what may leave, where others than its owner may write.
-fn written_by_others(path: &Path) -> Option<Finding> {
-    let facts = fs::metadata(path).ok()?;
-    (facts.mode() & 0o022 != 0).then(|| {
-        Finding::new(
-            format!("{} can be written by others than its owner", path.display()),
-            "whoever writes there decides what may leave",
-            format!("chmod go-w {}", path.display()),
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
 
     const MOUNTS: &str = "22 1 8:1 / / rw - ext4 /dev/sda rw
 30 22 0:5 / /mnt/team\\040disk rw shared:1 - nfs4 server:/x rw
@@ -167,11 +151,13 @@ mod tests {
     fn an_authority_is_named_in_its_last_three_weeks() {
         let now = SystemTime::now();
         let in_days = |days: u64| now + std::time::Duration::from_secs(days * 86_400);
-        assert_eq!(ends_soon(in_days(22), now), None);
-        let found = ends_soon(in_days(20), now).unwrap();
+        assert_eq!(ends_soon(in_days(22), now, ""), None);
+        let found = ends_soon(in_days(20), now, " --policy p.toml").unwrap();
         assert!(found.what.contains("in 20 days"), "{found:?}");
+        let begins = "leafgate certs init NEW-DIR --policy p.toml, ";
+        assert!(found.mend.starts_with(begins), "{found:?}");
         assert!(
-            ends_soon(now, in_days(1))
+            ends_soon(now, in_days(1), "")
                 .unwrap()
                 .what
                 .contains("in 0 days")
@@ -179,16 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_room_and_a_file_that_others_may_write_are_found() {
+    fn a_disk_without_room_is_found() {
         let dir = tempfile::tempdir().unwrap();
         assert!(room(dir.path(), u64::MAX / 2).is_some());
         assert!(room(dir.path(), 0).is_none());
-        let file = dir.path().join("policy.toml");
-        fs::write(&file, "").unwrap();
-        for (mode, found) in [(0o644, false), (0o664, true), (0o646, true)] {
-            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(written_by_others(&file).is_some(), found, "{mode:o}");
-        }
         assert_eq!(
             existing(&dir.path().join("a/b")),
             dir.path().canonicalize().unwrap()

@@ -221,18 +221,30 @@ pub(super) fn findings(policy: &Policy, sockets: &Sockets) -> Vec<Finding> {
         .as_deref()
         .and_then(|path| path.file_name()?.to_str())
         .unwrap_or("leafgate");
-    let inode = match listen {
-        ProxyAddress::Tcp(address) => sockets.listener(*address).map(|socket| socket.inode),
-        ProxyAddress::Unix(path) => sockets.unix_listener(path),
+    let at = match listen {
+        ProxyAddress::Tcp(address) => sockets
+            .listener(*address)
+            .map(|socket| (socket.inode, Some(socket.uid))),
+        ProxyAddress::Unix(path) => sockets
+            .unix_listener(path)
+            .map(|inode| (inode, owner_of(path))),
     };
-    match inode {
+    match at {
         None => found.push(Finding::new(
             format!("nothing listens on {listen}"),
             "a client pointed there gets no connection; some fall back to their own host",
             "leafgate serve, with this policy",
         )),
-        Some(inode) => {
+        Some((inode, uid)) => {
             let owner = sockets.owners.get(&inode);
+            if owner.is_none() {
+                // The ledger's folder tells which user leafgate runs as.
+                let known = [
+                    Some(rustix::process::geteuid().as_raw()),
+                    owner_of(&policy.ledger.dir),
+                ];
+                found.extend(uid.and_then(|uid| of_another_user(listen, uid, &known)));
+            }
             if owner.is_some_and(|owner| !owner.names.iter().any(|name| name == mine)) {
                 found.push(Finding::new(
                     format!("another program listens on {listen}"),
@@ -268,6 +280,22 @@ pub(super) fn findings(policy: &Policy, sockets: &Sockets) -> Vec<Finding> {
         found.extend(behind(host.pin.as_str(), address, sockets));
     }
     found
+}
+
+/// A listener whose program cannot be looked at, of a user who is neither root nor known to run leafgate.
+fn of_another_user(listen: &ProxyAddress, uid: u32, known: &[Option<u32>]) -> Option<Finding> {
+    (uid != 0 && !known.contains(&Some(uid))).then(|| {
+        Finding::new(
+            format!("a program of user {uid} listens on {listen}, and the ledger's folder is not that user's"),
+            "a client pointed there reaches that program, which is leafgate only where it runs as that user",
+            "look at it as root (ss -ltnp, or leafgate doctor); end it, or give listen.proxy another place",
+        )
+    })
+}
+
+fn owner_of(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::symlink_metadata(path).ok().map(|facts| facts.uid())
 }
 
 /// The mode of a socket that others than its owner may open.
@@ -313,7 +341,7 @@ mod tests {
     const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:2CAA 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0 100 0 0 10 0
    1: 0100007F:2CAA 0100007F:9999 01 00000000:00000000 00:00000000 00000000     0        0 112 1 0 100 0 0 10 0
-   2: 0500000A:2CAA 08080808:01BB 01 00000000:00000000 00:00000000 00000000     0        0 113 1 0 100 0 0 10 0
+   2: 0500000A:2CAA 08080808:01BB 01 00000000:00000000 00:00000000 00000000  1001        0 113 1 0 100 0 0 10 0
    x: rubbish
 ";
 
@@ -335,9 +363,10 @@ mod tests {
         assert_eq!(all.len(), 3);
         assert_eq!(all[0].local, "127.0.0.1:11434".parse().unwrap());
         assert_eq!(
-            (all[2].remote, all[2].inode),
-            ("8.8.8.8:443".parse().unwrap(), 113)
+            (all[2].remote, all[2].uid, all[2].inode),
+            ("8.8.8.8:443".parse().unwrap(), 1001, 113)
         );
+        assert_eq!((all[0].uid, all[0].inode), (0, 111));
         assert_eq!(
             address("0000000000000000FFFF00000100007F:0050"),
             Some("127.0.0.1:80".parse().unwrap())
@@ -351,6 +380,37 @@ mod tests {
             names(b"/usr/bin/python3\0-m\0litellm\0--key=sk-1\0"),
             ["python3", "litellm"]
         );
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_looked_at_is_found_unless_its_user_runs_leafgate() {
+        use std::os::unix::fs::MetadataExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let mut policy = Policy::embedded();
+        policy.ledger.dir = dir.path().to_owned();
+        let me = dir.path().metadata().unwrap().uid();
+        let whats = |uid: u32, inodes: &[u64], policy: &Policy| -> Vec<String> {
+            let mut all = sockets(&["leafgate"], inodes);
+            all.all[0].local = policy.listen.proxy.tcp().unwrap();
+            all.all[0].uid = uid;
+            let found = findings(policy, &all).into_iter();
+            found.map(|finding| finding.what).collect()
+        };
+        let strange = whats(me + 1, &[], &policy);
+        assert!(
+            strange.len() == 1 && strange[0].contains(&format!("of user {} ", me + 1)),
+            "{strange:?}"
+        );
+        for known in [me, 0] {
+            assert_eq!(whats(known, &[], &policy), [""; 0], "{known}");
+        }
+        if me == 0 {
+            std::os::unix::fs::chown(dir.path(), Some(1), None).unwrap();
+            assert_eq!(whats(1, &[], &policy), [""; 0], "the ledger's owner");
+            assert_eq!(whats(2, &[], &policy).len(), 1);
+        }
+        policy.ledger.dir = dir.path().join("not-there");
+        assert_eq!(whats(me + 1, &[], &policy).len(), 1);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(super) fn findings(policy: &Policy) -> Vec<Finding> {
     let newest = records
         .iter()
         .filter_map(|record| record.get("time")?.as_str()?.parse::<Timestamp>().ok());
-    found.extend(clock(newest.max(), Timestamp::now()));
+    found.extend(clock(newest.max(), Timestamp::now(), &policy.flag()));
     found
 }
 
@@ -58,13 +58,13 @@ fn in_front(records: &[Value]) -> Option<Finding> {
     })
 }
 
-fn clock(newest: Option<Timestamp>, now: Timestamp) -> Option<Finding> {
+fn clock(newest: Option<Timestamp>, now: Timestamp, flag: &str) -> Option<Finding> {
     let ahead = newest?.duration_since(now);
     (ahead > SignedDuration::from_secs(5)).then(|| {
         Finding::new(
             format!("this machine's clock is {} s behind the newest record of the ledger", ahead.as_secs()),
             "the age of a pin is measured with it: a clock that is far back keeps a stale pin in force",
-            "set the clock (a time service), then look at `leafgate pin list`",
+            format!("set the clock (a time service), then look at `leafgate pin list{flag}`"),
         )
     })
 }
@@ -97,8 +97,8 @@ mod tests {
     fn a_clock_behind_the_ledger_is_found() {
         let now: Timestamp = "2026-11-30T08:00:00Z".parse().unwrap();
         let at = |text: &str| Some(text.parse().unwrap());
-        assert!(clock(at("2026-11-30T08:01:00.000001Z"), now).is_some());
-        assert_eq!(clock(at("2026-11-30T08:00:04Z"), now), None);
-        assert_eq!(clock(None, now), None);
+        assert!(clock(at("2026-11-30T08:01:00.000001Z"), now, "").is_some());
+        assert_eq!(clock(at("2026-11-30T08:00:04Z"), now, ""), None);
+        assert_eq!(clock(None, now, ""), None);
     }
 }

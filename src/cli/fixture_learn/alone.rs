@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Subject;
 use super::tell::many;
 use crate::cli::out::{Failure, Out, Tone, safe};
+use crate::files::shell_word;
 use crate::fixture::{Alone, Format};
 
 /// Strings shown, at most; the commands hold them all.
@@ -85,20 +86,20 @@ impl<'a> Place<'a> {
     pub(super) fn with_glue(&self) -> (String, String) {
         let glue = self.beside(self.folder(), &format!("{}.glue.json", self.id));
         let add = self.add(&self.registered(), Some(&glue));
-        (word(&glue), add)
+        (shell_word(&glue), add)
     }
 
     fn add(&self, files: &[PathBuf], glue: Option<&Path>) -> String {
         let mut add = "leafgate fixture add".to_owned();
         for file in files {
-            let _ = write!(add, " {}", word(file));
+            let _ = write!(add, " {}", shell_word(file));
         }
         let _ = write!(add, " --id {} --format {}", self.id, self.format.name());
         if let Some(glue) = glue {
-            let _ = write!(add, " --glue {}", word(glue));
+            let _ = write!(add, " --glue {}", shell_word(glue));
         }
         if self.lock != Path::new("fixtures.lock") {
-            let _ = write!(add, " --lock {}", word(self.lock));
+            let _ = write!(add, " --lock {}", shell_word(self.lock));
         }
         if self.keyed {
             add.push_str(" --key-env VARIABLE");
@@ -134,7 +135,7 @@ impl<'a> Place<'a> {
                 }
             }
             let file = self.beside(folder, &name);
-            lines.push(format!("{part} > {}", word(&file)));
+            lines.push(format!("{part} > {}", shell_word(&file)));
             files.push(file);
         }
         lines.push(self.add(&files, None));
@@ -185,21 +186,6 @@ fn listed(strings: &[&str]) -> String {
         }
     }
     format!("printf '%s\\n' '{text}'")
-}
-
-/// A path as one word of a shell.
-fn word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
-        return text;
-    }
-    let text = text.replace('\'', "'\\''");
-    if text.starts_with('-') {
-        format!("'./{text}'")
-    } else {
-        format!("'{text}'")
-    }
 }
 
 #[cfg(test)]

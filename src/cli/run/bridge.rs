@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::super::out::Failure;
 use super::server::Server;
+use crate::files::shell_word;
 
 /// Connections at once: each takes two descriptors of the 1,024 that a process usually has. More wait in the listener's queue.
 const MOST: usize = 400;
@@ -29,8 +30,9 @@ pub(super) fn reachable(server: &Server, policy: Option<&Path>) -> Result<(), Fa
     )]
     let tried = std::net::TcpStream::connect_timeout(&address, PATIENCE);
     let connection = tried.map_err(|error| {
-        let policy =
-            policy.map_or_else(String::new, |file| format!(" --policy {}", file.display()));
+        let policy = policy.map_or_else(String::new, |file| {
+            format!(" --policy {}", shell_word(file))
+        });
         Failure::new(format!(
             "leafgate does not listen at {address} ({error}): start `leafgate serve{policy}` first; the command was not run"
         ))

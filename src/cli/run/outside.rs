@@ -18,6 +18,7 @@ use super::shield::Shield;
 use super::way::Way;
 use super::{Args, bridge, environment, first, hand, mounts, rules, stage};
 use crate::card::{CardStore, Reading};
+use crate::files::shell_word;
 use crate::policy::Policy;
 
 pub(super) fn run(args: &Args) -> Result<Done, Failure> {
@@ -145,7 +146,8 @@ fn known(card: &str, policy: &Policy) -> Result<(), Failure> {
     if matches!(store.get(card), Reading::Missing) {
         let place = policy.cards_dir.display();
         return Err(Failure::new(format!(
-            "--card: {card}.json is not in {place}; `leafgate card new` writes one"
+            "--card: {card}.json is not in {place}; `leafgate card new --out {}` writes one",
+            shell_word(&policy.cards_dir.join(format!("{card}.json")))
         )));
     }
     Ok(())

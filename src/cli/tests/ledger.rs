@@ -123,11 +123,18 @@ fn list_filters_and_says_what_it_does_not_know() {
         ],
     );
     let all = yes(&["ledger", "list", at]);
-    assert_eq!(all.lines().count(), 6, "a heading and five records: {all}");
+    assert_eq!(all.lines().count(), 5, "{all}");
+    // A person sees a heading besides, and the same records.
+    let line = ["ledger", "list", at];
+    let read = ran_to(&line, Out::read_by_a_person).1;
+    let (heading, rest) = read.split_once('\n').unwrap();
     assert!(
-        all.contains("TYPE     VERDICT LEAF    STEP REASON"),
-        "{all}"
+        heading.contains("TYPE     VERDICT LEAF    STEP REASON") && heading.contains(" HOST "),
+        "{heading}"
     );
+    assert_eq!(rest, all);
+    let line = ["ledger", "list", at, "--json"];
+    assert_eq!(ran_to(&line, Out::read_by_a_person).1.lines().count(), 5);
     assert!(
         all.contains("decision refuse  hold    1    machine_local")
             && all.contains("decision forward release 5    public_fixture"),
@@ -212,7 +219,7 @@ fn show_tells_a_release_from_its_records_alone() {
         "+ The SHA-256 of what was sent is the one that the decision cleared.",
         "the address dialled was 203.0.113.7:443",
         "status 200",
-        "(sealed: 9 bytes outside the grammar, recorded as length and HMAC only)",
+        "do not list: the record has its length (9 bytes) and an HMAC alone",
         "Record 2 names that hash as the one before it.",
         "There is no checkpoint in the folder.",
     ] {
@@ -427,7 +434,16 @@ fn show_says_what_the_records_cannot_tell_and_where_they_contradict() {
     // The decision was pruned away.
     let story = told(outcome("01A", 3, "aa", "c1", json!("m")));
     assert!(
-        story.contains("record 3, is not in these segments"),
+        story.contains("record 3, is not in these segments")
+            && story.contains("The model that the host named: m. "),
+        "{story}"
+    );
+    // A model that the policy does not list fits its grammar all the same: what is said is why it is not shown.
+    let model = json!({"len": 8, "mac": "ab".repeat(32)});
+    let story = told(outcome("01A", 3, "aa", "c1", model));
+    assert!(
+        story.contains("its models in the policy do not list: the record has its length (8 bytes)")
+            && !story.contains("outside the grammar"),
         "{story}"
     );
     // Nothing in a record steers the terminal.
@@ -448,6 +464,51 @@ fn show_says_what_the_records_cannot_tell_and_where_they_contradict() {
     std::fs::write(&file, text.replacen("record", "Record", 1)).unwrap();
     let story = yes(&["ledger", "show", "0", dir.path().to_str().unwrap()]);
     assert!(story.contains("x Record 1 names another hash"), "{story}");
+}
+
+#[test]
+fn show_ends_with_where_to_read_on_where_a_call_was_refused_or_failed() {
+    let last = |records: &[Value], which: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        ledger(dir.path(), 0, records);
+        let at = dir.path().to_str().unwrap();
+        let story = yes(&["ledger", "show", which, at]);
+        story.lines().last().unwrap_or_default().replace(at, "DIR")
+    };
+    let held = decision("01A", "hold", 1, "machine_local", "refuse", json!({}));
+    let wanted = "What to do: docs/reasons.md, machine_local; the fixture's other runs: leafgate ledger explain seed-04 DIR";
+    assert_eq!(last(std::slice::from_ref(&held), "0"), wanted);
+    assert_eq!(last(&[held], "01A"), wanted);
+    let nobody = decision(
+        "01A",
+        "hold",
+        0,
+        "card_missing",
+        "refuse",
+        json!({"fixture_id": null}),
+    );
+    assert_eq!(
+        last(&[nobody], "0"),
+        "What to do: docs/reasons.md, card_missing"
+    );
+    let message = json!({"t": "refused", "reason": "not_found", "bytes": 3, "count": 1});
+    assert_eq!(
+        last(&[message], "0"),
+        "What to do: docs/reasons.md, not_found"
+    );
+    // Forwarded, then ended on the way: what ended it is what to read about.
+    let sent = release("01B", "aa", json!({}));
+    let mut cut = outcome("01B", 0, "aa", "c1", json!("m"));
+    cut["error"] = json!("connect_failed");
+    let failed = last(&[sent.clone(), cut], "1");
+    assert!(
+        failed.starts_with("What to do: docs/reasons.md, connect_failed; "),
+        "{failed}"
+    );
+    // The twins: a call that went well, and a record that is no refusal.
+    let well = outcome("01B", 0, "aa", "c1", json!("m"));
+    assert_eq!(last(&[sent, well], "0"), "");
+    assert_eq!(last(&[open("0a")], "0"), "");
 }
 
 /// A fixture that was held without a class, released twice with the same bytes, released from another model, and split.

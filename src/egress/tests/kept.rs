@@ -127,6 +127,29 @@ async fn glued_answers_never_reach_the_next_call() {
     }
 }
 
+/// It is the answer of the first call or of none, and its connection carries no second one.
+#[tokio::test]
+async fn an_answer_before_any_request_puts_no_call_behind_another() {
+    let early = vec![
+        say(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nearly"),
+        Step::Request,
+        say(OK),
+        Step::Hold,
+    ];
+    for _ in 0..10 {
+        let scripted = Scripted::plays(vec![early.clone()]).await;
+        let way = Way::to(host(scripted.port));
+        for _ in 0..3 {
+            let done = way.call().await;
+            assert!(matches!(done.reason, None | Some("connect_failed")));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let requests = |bytes: &[u8]| bytes.windows(5).filter(|five| five == b"POST ").count();
+        assert!(scripted.heard().iter().all(|bytes| requests(bytes) <= 1));
+        assert_eq!(scripted.accepts(), 3);
+    }
+}
+
 #[tokio::test]
 async fn an_idle_connection_that_was_closed_is_replaced_before_a_byte_is_written() {
     for end in [None, Some(Step::Reset)] {

@@ -1,143 +1,14 @@
 //! From a name to an address: asked once, absolutely, and the whole answer checked.
 
-#![allow(clippy::disallowed_methods, reason = "a name server for these tests")]
-
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME};
-use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, UdpSocket};
+use hickory_resolver::proto::op::ResponseCode;
 
 use super::kit::*;
+use super::nameserver::*;
 use crate::ledger::Sent;
 use crate::policy::{Addresses, Network};
-
-/// What the name server says.
-#[derive(Clone)]
-enum Says {
-    Addresses(Vec<IpAddr>),
-    /// Each question gets the next.
-    InTurn(Vec<Vec<IpAddr>>),
-    Alias(Vec<IpAddr>),
-    Code(ResponseCode),
-    Silence,
-}
-
-type Asked = Arc<Mutex<Vec<String>>>;
-
-async fn name_server(says: Says) -> (SocketAddr, Asked) {
-    // Over UDP what is long is cut short; over TCP, at the same port, it is whole. Both must be free at once.
-    let (listener, socket) = loop {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()).await {
-            break (listener, socket);
-        }
-    };
-    let address = socket.local_addr().unwrap();
-    let asked = Asked::default();
-    let log = asked.clone();
-    let mut turns = 0;
-    tokio::spawn(async move {
-        let mut buf = [0; 4096];
-        loop {
-            tokio::select! {
-                got = socket.recv_from(&mut buf) => {
-                    let (len, from) = got.unwrap();
-                    let Some(answer) = answer(&says, &buf[..len], &log, &mut turns) else {
-                        continue;
-                    };
-                    let mut bytes = answer.to_vec().unwrap();
-                    if bytes.len() > 1232 {
-                        let mut cut = answer.clone();
-                        cut.answers.truncate(2);
-                        cut.metadata.truncation = true;
-                        bytes = cut.to_vec().unwrap();
-                    }
-                    socket.send_to(&bytes, from).await.unwrap();
-                }
-                got = listener.accept() => {
-                    let (mut tcp, _) = got.unwrap();
-                    let len = tcp.read_u16().await.unwrap();
-                    let mut question = vec![0; usize::from(len)];
-                    tcp.read_exact(&mut question).await.unwrap();
-                    let bytes = answer(&says, &question, &log, &mut turns).unwrap().to_vec().unwrap();
-                    tcp.write_u16(u16::try_from(bytes.len()).unwrap()).await.unwrap();
-                    tcp.write_all(&bytes).await.unwrap();
-                }
-            }
-        }
-    });
-    (address, asked)
-}
-
-fn answer(says: &Says, question: &[u8], log: &Asked, turns: &mut usize) -> Option<Message> {
-    let question = Message::from_vec(question).unwrap();
-    let query = question.queries[0].clone();
-    log.lock().unwrap().push(format!(
-        "{} {}",
-        query.query_type(),
-        query.name().to_string().to_lowercase()
-    ));
-    let mut answer = Message::response(question.metadata.id, OpCode::Query);
-    answer.add_query(query.clone());
-    let mut name = query.name().clone();
-    let addresses = match says {
-        Says::Silence => return None,
-        Says::Code(code) => {
-            answer.metadata.response_code = *code;
-            Vec::new()
-        }
-        Says::Addresses(addresses) => addresses.clone(),
-        Says::InTurn(all) => {
-            *turns += 1;
-            // A and AAAA of one look-up are one turn.
-            all[((*turns - 1) / 2).min(all.len() - 1)].clone()
-        }
-        Says::Alias(addresses) => {
-            let alias = Name::from_ascii("metadata.test.").unwrap();
-            answer.add_answer(Record::from_rdata(
-                name.clone(),
-                0,
-                RData::CNAME(CNAME(alias.clone())),
-            ));
-            name = alias;
-            addresses.clone()
-        }
-    };
-    for ip in addresses {
-        match (ip, query.query_type()) {
-            (IpAddr::V4(ip), RecordType::A) => {
-                answer.add_answer(Record::from_rdata(name.clone(), 0, RData::A(A(ip))));
-            }
-            (IpAddr::V6(ip), RecordType::AAAA) => {
-                answer.add_answer(Record::from_rdata(name.clone(), 0, RData::AAAA(AAAA(ip))));
-            }
-            (IpAddr::V4(_) | IpAddr::V6(_), _) => {}
-        }
-    }
-    Some(answer)
-}
-
-fn ips(texts: &[&str]) -> Vec<IpAddr> {
-    texts.iter().map(|text| text.parse().unwrap()).collect()
-}
-
-async fn way_by(says: Says, addresses: Addresses, port: u16) -> (Way, Asked) {
-    let (server, asked) = name_server(says).await;
-    let mut policy = policy();
-    policy.resolvers = vec![server];
-    let mut host = named("models.test", port);
-    host.addresses = addresses;
-    (Way::by(policy, host), asked)
-}
-
-async fn listening() -> Scripted {
-    Scripted::plays(vec![vec![Step::Request, say(OK), Step::Hold]]).await
-}
 
 #[tokio::test]
 async fn a_name_is_asked_once_absolutely_and_its_address_dialled() {

@@ -4,6 +4,7 @@ use http::{HeaderName, HeaderValue, Method};
 
 use super::kit::*;
 use crate::ledger::Sent;
+use crate::policy::Credential;
 
 #[tokio::test]
 async fn the_request_is_built_anew_byte_for_byte() {
@@ -107,6 +108,42 @@ async fn only_listed_headers_come_back() {
             "x-ratelimit-limit: 9"
         ]
     );
+}
+
+#[tokio::test]
+async fn a_field_with_the_hosts_own_key_stays() {
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nOpenAI-Key: k=sk-12345;\r\nOpenAI-Version: 1\r\nX-Request-Id: sk-1234\r\n\r\n{}";
+    // With its scheme and without; and what is too short to be told from chance.
+    for (credential, stays) in [
+        (Some("Bearer sk-12345"), true),
+        (Some("sk-12345"), true),
+        (Some("Bearer sk-1234"), false),
+        (Some("sk-123456"), false),
+        (None, false),
+    ] {
+        let scripted = Scripted::plays(vec![vec![Step::Request, say(answer), Step::Hold]]).await;
+        let mut host = host(scripted.port);
+        if let Some(value) = credential {
+            host.credential = Credential::Fixed {
+                header: http::header::AUTHORIZATION,
+                value: crate::terms::Secret::new(value),
+            };
+        }
+        let done = Way::to(host).call().await;
+        done.ok(b"{}");
+        let mut want = vec![
+            "content-length: 2",
+            "openai-key: k=sk-12345;",
+            "openai-version: 1",
+            "x-request-id: sk-1234",
+        ];
+        if stays {
+            want.remove(1);
+        }
+        let mut found = done.headers.clone();
+        found.sort();
+        assert_eq!(found, want, "{credential:?}");
+    }
 }
 
 #[tokio::test]

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PublicKeyData,
     date_time_ymd,
 };
-use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{HandshakeKind, ServerConfig};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 
@@ -16,15 +17,15 @@ use super::kit::*;
 use crate::ledger::Sent;
 use crate::policy::Host;
 
-const NAME: &str = "models.test";
+pub(super) const NAME: &str = "models.test";
 
-struct Ca {
-    params: CertificateParams,
-    key: KeyPair,
-    pem: String,
+pub(super) struct Ca {
+    pub(super) params: CertificateParams,
+    pub(super) key: KeyPair,
+    pub(super) pem: String,
 }
 
-fn ca(name: &str) -> Ca {
+pub(super) fn ca(name: &str) -> Ca {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, name);
@@ -33,15 +34,15 @@ fn ca(name: &str) -> Ca {
     Ca { params, key, pem }
 }
 
-struct Leaf {
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+pub(super) struct Leaf {
+    pub(super) chain: Vec<CertificateDer<'static>>,
+    pub(super) key: PrivateKeyDer<'static>,
     spki: [u8; 32],
     /// An OCSP answer, or nothing.
     staple: Vec<u8>,
 }
 
-fn leaf_with(ca: &Ca, params: CertificateParams) -> Leaf {
+pub(super) fn leaf_with(ca: &Ca, params: CertificateParams) -> Leaf {
     let key = KeyPair::generate().unwrap();
     let issuer = Issuer::from_params(&ca.params, &ca.key);
     let certificate = params.signed_by(&key, &issuer).unwrap();
@@ -53,18 +54,20 @@ fn leaf_with(ca: &Ca, params: CertificateParams) -> Leaf {
     }
 }
 
-fn leaf(ca: &Ca, name: &str) -> Leaf {
+pub(super) fn leaf(ca: &Ca, name: &str) -> Leaf {
     leaf_with(ca, CertificateParams::new(vec![name.to_owned()]).unwrap())
 }
 
-/// What a TLS host saw: SNI and ALPN offers of each hello, and the bytes after the handshakes.
+/// What a TLS host saw: SNI and ALPN offers of each hello, of each handshake its kind and whether the client showed a certificate, and the
+/// bytes after the handshakes.
 #[derive(Default)]
-struct Seen {
-    hellos: Vec<(Option<String>, Vec<Vec<u8>>)>,
-    bytes: Vec<u8>,
+pub(super) struct Seen {
+    pub(super) hellos: Vec<(Option<String>, Vec<Vec<u8>>)>,
+    pub(super) ends: Vec<(HandshakeKind, bool)>,
+    pub(super) bytes: Vec<u8>,
 }
 
-async fn serve(
+pub(super) async fn serve(
     leaf: Leaf,
     versions: &[&'static rustls::SupportedProtocolVersion],
     alpn: &[&[u8]],
@@ -78,6 +81,10 @@ async fn serve(
         .with_single_cert_with_ocsp(leaf.chain, leaf.key, leaf.staple)
         .unwrap();
     config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
+    serve_by(config, script).await
+}
+
+pub(super) async fn serve_by(config: ServerConfig, script: Vec<Step>) -> (u16, Arc<Mutex<Seen>>) {
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -104,6 +111,10 @@ async fn serve(
                     ));
                 }
                 if let Ok(mut stream) = start.into_stream(config).await {
+                    let end = stream.get_ref().1;
+                    let shown = end.peer_certificates().is_some();
+                    let kind = end.handshake_kind().unwrap();
+                    log.lock().unwrap().ends.push((kind, shown));
                     play(&mut stream, script, |bytes| {
                         log.lock().unwrap().bytes.extend_from_slice(bytes)
                     })
@@ -115,11 +126,11 @@ async fn serve(
     (port, seen)
 }
 
-fn answers() -> Vec<Step> {
+pub(super) fn answers() -> Vec<Step> {
     vec![Step::Request, say(OK), Step::Request, say(OK), Step::Hold]
 }
 
-fn tls_host(port: u16, ca: &Path) -> Host {
+pub(super) fn tls_host(port: u16, ca: &Path) -> Host {
     let mut host = named(NAME, port);
     host.base.tls = true;
     host.resolve = vec![loopback()];
@@ -127,13 +138,13 @@ fn tls_host(port: u16, ca: &Path) -> Host {
     host
 }
 
-fn written(text: &str) -> tempfile::NamedTempFile {
+pub(super) fn written(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     file
 }
 
-const BOTH: &[&rustls::SupportedProtocolVersion] =
+pub(super) const BOTH: &[&rustls::SupportedProtocolVersion] =
     &[&rustls::version::TLS13, &rustls::version::TLS12];
 
 #[tokio::test]
@@ -435,4 +446,33 @@ async fn a_large_body_goes_and_comes_through_tls() {
     done.ok(&vec![b'y'; len]);
     assert_eq!(done.outcome().sent_len, 5 << 20);
     assert_eq!(way.egress.inner.kept.count(), 1);
+}
+
+/// A TLS session opens more than was asked for: what it holds behind an answer is no answer to the next call.
+#[tokio::test]
+async fn glued_answers_in_the_session_never_reach_the_next_call() {
+    let ca = ca("root");
+    let file = written(&ca.pem);
+    let poison: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison";
+    for total in [1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17] {
+        let head = |len: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\n\r\n");
+        let len = total - head(total).len();
+        let body = vec![b'a'; len];
+        let answer = [head(len).as_bytes(), &body].concat();
+        for (glued, connections) in [(poison, 2), (b"", 1)] {
+            let script = vec![
+                Step::Request,
+                say([&answer, glued].concat()),
+                Step::Request,
+                say([&answer, glued].concat()),
+                Step::Hold,
+            ];
+            let (port, seen) = serve(leaf(&ca, NAME), BOTH, &[], script).await;
+            let way = Way::to(tls_host(port, file.path()));
+            way.call().await.ok(&body);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            way.call().await.ok(&body);
+            assert_eq!(seen.lock().unwrap().hellos.len(), connections, "{total}");
+        }
+    }
 }

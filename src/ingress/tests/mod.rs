@@ -192,6 +192,50 @@ fn a_head_has_at_most_a_hundred_lines() {
     assert_eq!(got.map_err(|f| f.reason), Err(Reason::HeadTooLarge));
 }
 
+/// The bounds are the library's: one byte more and it would answer by itself.
+#[test]
+fn a_name_or_target_that_the_library_would_refuse_is_too_large() {
+    let reason = |text: &str| read(text).map(drop).map_err(|fault| fault.reason);
+    for (length, good) in [(65_535, true), (65_536, false), (1 << 20, false)] {
+        let name = "a".repeat(length);
+        let library = http::HeaderName::from_bytes(name.as_bytes());
+        assert_eq!(library.is_ok(), good, "{length}");
+        let wanted = if good {
+            Ok(())
+        } else {
+            Err(Reason::HeadTooLarge)
+        };
+        assert_eq!(reason(&format!("{START}{name}: 1\r\n\r\n")), wanted);
+        let connect = format!("CONNECT a.b:443 HTTP/1.1\r\nHost: a.b\r\n{name}: 1\r\n\r\n");
+        let connect = super::connect::check_connect(connect.as_bytes());
+        assert_eq!(connect.map(drop).map_err(|fault| fault.reason), wanted);
+    }
+    let (_, rest) = START.split_once("\r\n").unwrap();
+    for (length, good) in [(65_534, true), (65_535, false), (1 << 20, false)] {
+        let wanted = if good {
+            Ok(())
+        } else {
+            Err(Reason::HeadTooLarge)
+        };
+        for front in ["/v1/", "http://a.b/", "/?"] {
+            let target = format!("{front}{}", "a".repeat(length - front.len()));
+            assert_eq!(http::Uri::try_from(target.as_str()).is_ok(), good);
+            let text = format!("POST {target} HTTP/1.1\r\n{rest}\r\n");
+            let text = if front.starts_with('/') {
+                text
+            } else {
+                format!("POST {target} HTTP/1.1\r\nHost: a.b\r\n\r\n")
+            };
+            assert_eq!(reason(&text), wanted, "{front} {length}");
+        }
+    }
+    // Of a value it takes any length.
+    assert_eq!(
+        reason(&format!("{START}X: {}\r\n\r\n", "a".repeat(1 << 20))),
+        Ok(())
+    );
+}
+
 #[test]
 fn a_scan_in_pieces_sees_what_a_scan_at_once_sees() {
     let text = format!("{START}Content-Length: 2\r\n\r\n{{}}");

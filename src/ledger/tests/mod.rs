@@ -7,6 +7,7 @@ mod kept;
 mod proofs;
 mod reading;
 mod records;
+mod refused;
 mod run;
 mod tamper;
 

@@ -1,0 +1,98 @@
+//! How a refusal's commands name the policy's own files.
+//!
+//! Promises: what is told is one word of a shell that works from any folder of the machine, or a placeholder; where clients come from other machines, no path of this one.
+
+use std::path::Path;
+
+use super::Policy;
+use crate::files::shell_word;
+use crate::terms::reads_as_refusal;
+
+/// Bytes of a path that a message may carry.
+const MOST: usize = 512;
+
+impl Policy {
+    /// ` --policy PATH` for a command that looks at this policy; nothing for the built-in one, which such a command takes without the flag.
+    pub fn flag(&self) -> String {
+        let file = self.file.as_deref();
+        file.map_or_else(String::new, |_| format!(" --policy {}", self.told_file()))
+    }
+
+    /// The policy file, for a command that takes it as an argument.
+    pub fn told_file(&self) -> String {
+        let told = self.file.as_deref().and_then(|file| self.told(file));
+        told.unwrap_or_else(|| "FILE".to_owned())
+    }
+
+    /// `leafgate fixture add FILE --id ID --lock PATH`, the lock file that of this policy.
+    pub fn fixture_add(&self, id: &str) -> String {
+        let lock = self.told(&self.fixtures.lock);
+        let lock = lock.unwrap_or_else(|| "LOCK".to_owned());
+        format!("leafgate fixture add FILE --id {id} --lock {lock}")
+    }
+
+    /// The whole path as one word, where an answer may hold it: clients are on this machine, it is ASCII, and no client takes it for a model's own refusal.
+    fn told(&self, path: &Path) -> Option<String> {
+        let near = self
+            .listen
+            .proxy
+            .tcp()
+            .is_none_or(|address| address.ip().is_loopback());
+        let whole = near.then(|| std::path::absolute(path).ok()).flatten()?;
+        let text = whole.to_str()?;
+        let fits = text.len() <= MOST
+            && text.bytes().all(|b| (b' '..=b'~').contains(&b))
+            && !text.contains("; ")
+            && !reads_as_refusal(text);
+        fits.then(|| shell_word(&whole))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(file: &str, listen: &str) -> Policy {
+        let mut policy = Policy::embedded();
+        policy.file = Some(file.into());
+        policy.fixtures.lock = Path::new(file).with_file_name("fixtures.lock");
+        policy.listen.proxy = listen.parse::<std::net::SocketAddr>().unwrap().into();
+        policy
+    }
+
+    #[test]
+    fn a_file_is_told_whole_as_one_word() {
+        let here = std::env::current_dir().unwrap();
+        let near = "127.0.0.1:8484";
+        let policy = named("my.toml", near);
+        let whole = here.join("my.toml");
+        assert_eq!(policy.flag(), format!(" --policy {}", whole.display()));
+        assert_eq!(
+            named("/etc/l g/it's.toml", near).flag(),
+            " --policy '/etc/l g/it'\\''s.toml'"
+        );
+        assert_eq!(
+            named("/etc/lg/my.toml", near).fixture_add("x"),
+            "leafgate fixture add FILE --id x --lock /etc/lg/fixtures.lock"
+        );
+        assert_eq!(Policy::embedded().flag(), "");
+    }
+
+    #[test]
+    fn what_an_answer_may_not_hold_is_a_placeholder() {
+        let near = "[::1]:8484";
+        let long = format!("/{}.toml", "x".repeat(600));
+        for odd in [
+            "/p\u{e9}.toml",
+            "/a\n.toml",
+            "/flagged/p.toml",
+            "/a; b",
+            &long,
+        ] {
+            assert_eq!(named(odd, near).flag(), " --policy FILE", "{odd}");
+        }
+        let far = named("/etc/lg/my.toml", "192.0.2.1:8484");
+        assert_eq!(far.flag(), " --policy FILE");
+        assert!(far.fixture_add("x").ends_with("--lock LOCK"));
+    }
+}
