@@ -10,6 +10,8 @@ mod trail;
 
 #[cfg(target_os = "linux")]
 pub(super) use environment::{KEYS, is_key};
+#[cfg(target_os = "linux")]
+pub(super) use sockets::{LISTEN, Socket, parse as tcp_sockets};
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! `run -- COMMAND…`: a client that can reach nothing but leafgate (contract, section 10; Linux).
 //!
 //! Promises: the command runs in user, network, mount, PID and IPC namespaces of its own, without capabilities, behind a filter of system calls; the one
-//! way out is a listener at leafgate's own address in there, whose connections this process carries to the real one. Where a step is refused, it says which,
-//! and the command does not run. `docs/operating.md` says what is confined and what is not.
+//! way out is a listener at leafgate's own address in there, whose connections this process carries to the real one; the files that tell leafgate what may
+//! leave cannot be changed from in there (`rules`, `shield`), and its keys not read. Where a step is refused, it says which, and the command does not run. `docs/operating.md` says what is confined and what is not.
 //!
 //! Three processes of one program: this one stays outside (`bridge`); `inside` makes the namespaces; `first` is PID 1 in there, starts the command, hands
 //! signals on and gives its exit status back. Nothing of it is a thread when a namespace is made, and nothing needs `unsafe`.
@@ -33,6 +33,12 @@ mod outside;
 #[cfg(target_os = "linux")]
 mod privileges;
 #[cfg(target_os = "linux")]
+mod rules;
+#[cfg(target_os = "linux")]
+mod server;
+#[cfg(target_os = "linux")]
+mod shield;
+#[cfg(target_os = "linux")]
 mod sockets;
 #[cfg(target_os = "linux")]
 mod stage;
@@ -48,11 +54,12 @@ use super::out::{Done, Failure};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  leafgate run -- python my_eval.py
-  leafgate run --policy leafgate.toml --card seed-04 -- python my_eval.py
+  leafgate run --policy gate/leafgate.toml -- python my_eval.py
+  leafgate run --policy gate/leafgate.toml --card seed-04 -- python my_eval.py
 
 Start `leafgate serve` first. The base URL stands in OPENAI_BASE_URL, OPENAI_API_BASE and ANTHROPIC_BASE_URL.
-The network, other processes and sockets are out of reach; the disk is not (docs/operating.md).
+The network, other processes and sockets are out of reach, and leafgate's own files read-only; the rest of the disk is
+open (docs/operating.md). Python's multiprocessing needs --unix-sockets for a forkserver, a Manager or shared tensors.
 Exits as the command does; 128 and the signal's number where a signal ended it; 127 where it is not found,
 126 where it cannot be started; 2 where it was not run.")]
 pub(super) struct Args {
@@ -68,9 +75,15 @@ pub(super) struct Args {
     /// Leave the keys of hosts in the command's environment
     #[arg(long)]
     keep_env: bool,
-    /// Refuse Unix sockets too, but for pairs: for a folder where others make sockets meanwhile
+    /// Allow Unix sockets besides pairs; those of others are masked only where they are found (docs/operating.md)
     #[arg(long)]
-    no_unix_sockets: bool,
+    unix_sockets: bool,
+    /// Run the command also where it could change leafgate's own files: each is named, and the command is trusted with it
+    #[arg(long)]
+    trust_command: bool,
+    /// The user that `leafgate serve` runs as, where it is not you, root or the owner of the ledger
+    #[arg(long, value_name = "UID")]
+    served_by: Option<u32>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,

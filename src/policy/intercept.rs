@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use super::model::{Host, Intercept};
 use super::read::{Table, Value};
-use super::secrets::{PEM_MOST, read_file};
+use super::secrets::{PEM_MOST, is_closed, read_file};
 use crate::certs::{Authority, Name, Unfit};
 use crate::terms::HostPin;
 
@@ -20,6 +20,12 @@ pub(super) fn intercept(
 ) -> Option<Intercept> {
     let table = root.get("intercept")?.table(&["ca", "key"])?;
     let (ca, key) = (table.need("ca"), table.need("key"));
+    if let Some(key) = &key
+        && key.context().closed
+        && key.path().is_some_and(|path| is_closed(key, &path))
+    {
+        return None;
+    }
     let ca = ca.and_then(|value| Some((file(&value)?, value)));
     let key = key.and_then(|value| Some((private_file(&value)?, value)));
     let ((ca_path, ca_pem), ca) = ca?;

@@ -61,6 +61,8 @@ const TABLES: [&str; 12] = [
 enum Reads {
     Everything,
     NoIntercept,
+    /// What another user's leafgate alone may read is taken to be as it must be.
+    AsClient,
 }
 
 impl Policy {
@@ -89,6 +91,19 @@ impl Policy {
         environment: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<Policy, Vec<Fault>> {
         read_in(file, environment, Reads::Everything)
+    }
+
+    /// Loads a policy file as a client of leafgate, who uses none of its secrets: a variable that is not set here is no fault, nor is a secret's file that is
+    /// closed to this user. Where the key of `[intercept]` is closed, there is no `[intercept]`.
+    ///
+    /// # Errors
+    /// Every other fault, in the order of the file.
+    pub fn load_as_client(file: &Path) -> Result<Policy, Vec<Fault>> {
+        let any = |name: &str| {
+            let value = std::env::var_os(name).filter(|value| !value.is_empty());
+            Some(value.unwrap_or_else(|| OsString::from("not-in-this-shell")))
+        };
+        read_in(file, &any, Reads::AsClient)
     }
 
     /// The embedded default (`policies/default.toml`); relative paths are relative to the working directory.
@@ -146,6 +161,7 @@ fn build(
             .map(Path::to_owned)
             .unwrap_or_default(),
         environment,
+        closed: matches!(reads, Reads::AsClient),
         faults: RefCell::new(Vec::new()),
     };
     let policy = match DeTable::parse(text) {
@@ -214,7 +230,7 @@ fn typed(
         limits: settings::limits(&root),
         resolvers: settings::resolvers(&root),
         intercept: match reads {
-            Reads::Everything => intercept::intercept(&root, &hosts),
+            Reads::Everything | Reads::AsClient => intercept::intercept(&root, &hosts),
             Reads::NoIntercept => None,
         },
         hosts,

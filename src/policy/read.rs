@@ -19,6 +19,8 @@ pub(super) struct Context<'a> {
     /// The folder that relative paths start from.
     pub(super) base: PathBuf,
     pub(super) environment: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Whether a secret's file that this user may not read is no fault.
+    pub(super) closed: bool,
     pub(super) faults: RefCell<Vec<(usize, Fault)>>,
 }
 

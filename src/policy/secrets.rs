@@ -99,6 +99,10 @@ fn shown(name: &str) -> &str {
 pub(super) fn from_file(value: &Value<'_>) -> Option<Found> {
     let path = value.path()?;
     match read_file(&path, SECRET_MOST) {
+        Err(_) if is_closed(value, &path) => Some(Found {
+            bytes: b"closed-to-this-user".to_vec(),
+            origin: Origin::File(path),
+        }),
         Err(why) => {
             value.fault(format!(
                 "the file {why}; make it readable, or remove the key"
@@ -119,6 +123,12 @@ pub(super) fn from_file(value: &Value<'_>) -> Option<Found> {
             })
         }
     }
+}
+
+/// Whether a file that could not be read is closed to this user, where that is no fault: a client's policy.
+pub(super) fn is_closed(value: &Value<'_>, path: &Path) -> bool {
+    let denied = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+    value.context().closed && files::open(path).err().is_some_and(denied)
 }
 
 /// Whether the bytes can stand as a header value: visible ASCII, with blanks inside only (RFC 9110, section 5.5).
@@ -170,6 +180,9 @@ pub(super) fn certificates(value: &Value<'_>) -> Option<PathBuf> {
 /// A PEM file with a private key.
 pub(super) fn private_key(value: &Value<'_>) -> Option<PathBuf> {
     let path = value.path()?;
+    if is_closed(value, &path) {
+        return Some(path);
+    }
     let checked = read_file(&path, PEM_MOST).and_then(|pem| {
         PrivateKeyDer::from_pem_slice(&pem)
             .map(drop)

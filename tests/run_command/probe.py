@@ -149,6 +149,38 @@ def path_socket_bound_by_another_name():
 
 
 @way
+def path_socket_renamed():
+    return connect(socket.AF_UNIX, facts["folder"] + "/renamed")
+
+
+@way
+def path_socket_linked():
+    return connect(socket.AF_UNIX, facts["folder"] + "/second")
+
+
+@way
+def path_socket_with_a_newline():
+    return connect(socket.AF_UNIX, facts["folder"] + "/a\nline")
+
+
+@way
+def path_socket_in_a_renamed_folder():
+    return connect(socket.AF_UNIX, facts["folder"] + "/moved/s")
+
+
+@way
+def datagram_socket():
+    return connect(socket.AF_UNIX, facts["folder"] + "/datagrams", socket.SOCK_DGRAM)
+
+
+@way
+def pair_of_datagrams():
+    # Bound to nobody: either end may send to any path.
+    with socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0] as s:
+        return s.sendto(b"GONE ROUND", facts["folder"] + "/datagrams")
+
+
+@way
 def run_folder():
     return os.stat(facts["run"])
 

@@ -29,7 +29,7 @@ const ROUTERS: [&str; 17] = [
     "traefik",
 ];
 /// In `/proc/net/tcp`: the state of a socket that listens, and of one that is connected.
-const LISTEN: &str = "0A";
+pub(in crate::cli) const LISTEN: &str = "0A";
 const ESTABLISHED: &str = "01";
 
 /// In `/proc/net/unix`: the flag of a socket that listens (`__SO_ACCEPTCON`).
@@ -37,11 +37,12 @@ const ACCEPTS: u32 = 1 << 16;
 
 /// One TCP socket of this network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Socket {
-    local: SocketAddr,
-    remote: SocketAddr,
-    state: String,
-    uid: u32,
+pub(in crate::cli) struct Socket {
+    pub(in crate::cli) local: SocketAddr,
+    pub(in crate::cli) remote: SocketAddr,
+    pub(in crate::cli) state: String,
+    /// The user whose it is.
+    pub(in crate::cli) uid: u32,
     inode: u64,
 }
 
@@ -119,7 +120,8 @@ impl Sockets {
     }
 }
 
-fn parse(table: &str) -> Vec<Socket> {
+/// `/proc/net/tcp`
+pub(in crate::cli) fn parse(table: &str) -> Vec<Socket> {
     let lines = table.lines().skip(1);
     lines
         .filter_map(|line| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -43,17 +44,28 @@ pub(super) fn run(unix: bool, command: &[OsString]) -> Result<u8, Fault> {
     };
     masks::processes()?;
     privileges::drop_all(unix)?;
-    let child = match stage::command(command, stdin) {
+    // All that may be refused comes before the command. The signals are heard only once it has started, since it has the mask of the user's shell: until
+    // then they are ignored, as PID 1 has it, and those from outside wait in the hand.
+    let mut heard = handed_on();
+    heard.add(Signal::SIGCHLD);
+    let signals = SignalFd::with_flags(&heard, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .step("a descriptor for signals")?;
+    if signals.as_fd().as_raw_fd() <= 2 {
+        // One of those that are in use: a filter of somebody else's answered.
+        return Err(io::Error::other("the kernel made none")).step("a descriptor for signals");
+    }
+    let mut child = match stage::command(command, stdin) {
         Ok(child) => child,
         Err(error) => return Ok(not_started(command, &error)),
     };
+    if let Err(error) = heard.thread_block() {
+        let _ = child.kill();
+        stage::say(&format!(
+            "run: blocking signals: {error}; the command was started, and was ended"
+        ));
+        return Ok(2);
+    }
     let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
-    // Only now: the command has the mask of the user's shell. Until now they were ignored, as PID 1 has it, and those from outside wait in the hand.
-    let mut heard = handed_on();
-    heard.add(Signal::SIGCHLD);
-    heard.thread_block().step("blocking signals")?;
-    let signals = SignalFd::with_flags(&heard, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        .step("a descriptor for signals")?;
     Ok(watch(Pid::from_raw(pid), &signals))
 }
 

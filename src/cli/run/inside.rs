@@ -1,38 +1,60 @@
 //! The process that makes the namespaces. It has one thread and has read nothing of a client.
 
-use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
+use std::path::Path;
 
 use nix::sched::CloneFlags;
 use rustix::process::Signal;
 
-use super::stage::{self, Fault, Step as _};
-use super::{first, hand, loopback, masks, mounts, outside, privileges, sockets};
+use super::stage::{self, Fault, Step as _, Told};
+use super::{first, hand, loopback, masks, mounts, outside, privileges, shield, sockets};
 
-pub(super) fn run(address: SocketAddr, unix: bool, command: &[OsString]) -> Result<u8, Fault> {
-    // Of the outer namespace: what could be connected to by its path.
-    let found = sockets::all().step("reading /proc/net/unix")?;
+pub(super) fn run(told: &Told<'_>) -> Result<u8, Fault> {
+    // Of the outer namespace: what could be connected to by its path, were there a socket to connect with.
+    let found = if told.unix {
+        sockets::all().step("reading /proc/net/unix")?
+    } else {
+        Vec::new()
+    };
     namespaces()?;
     // Where the process outside is killed, nothing stays behind.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .step("a signal at the parent's end")?;
     mounts::private().step("making the mounts private")?;
+    let folder = std::env::current_dir().step("the working directory")?;
+    shield::lay(&told.shields)?;
     masks::lay(&found)?;
+    masks::stand_in(&folder)?;
     let hand = io::stdin();
-    let listener = listen(address)?;
+    let listener = listen(told.address)?;
     hand::send(&hand, hand::DESCRIPTORS, &[listener.as_fd()])
         .step("handing the listener out (this is a part of `leafgate run`; run that)")?;
     drop(listener);
     privileges::for_the_first().step("capabilities for the first process")?;
     let given = hand.as_fd().try_clone_to_owned().step("standard input")?;
-    let mut child =
-        stage::first(unix, address, command, given).step("the first process of a PID namespace")?;
+    // By now: the first process makes another /proc.
+    let list = mounts::List::open().step("reading /proc/self/mountinfo")?;
+    let mut child = stage::first(told, given).step("the first process of a PID namespace")?;
     // After the start, since the command inherits the mask: from here on PID 1 hears the terminal, and this process only waits.
-    first::handed_on().thread_block().step("blocking signals")?;
-    let ended = child.wait().step("waiting for the command")?;
-    Ok(outside::code(ended))
+    if let Err(error) = first::handed_on().thread_block() {
+        let _ = child.kill();
+        stage::say(&format!(
+            "run: blocking signals: {error}; the command was started, and was ended"
+        ));
+        return Ok(2);
+    }
+    match shield::watch(&told.shields, list, &mut child) {
+        Ok(ended) => Ok(outside::code(ended)),
+        Err(error) => {
+            let _ = child.kill();
+            stage::say(&format!(
+                "run: waiting for the command: {error}; it was started, and was ended"
+            ));
+            Ok(2)
+        }
+    }
 }
 
 /// The user's own ids, and nobody else's, stand for themselves in there.
@@ -41,7 +63,7 @@ fn namespaces() -> Result<(), Fault> {
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
     );
-    nix::sched::unshare(CloneFlags::CLONE_NEWUSER).step("a user namespace")?;
+    apart(CloneFlags::CLONE_NEWUSER, "user").step("a user namespace")?;
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("{uid} {uid} 1")),
@@ -50,15 +72,33 @@ fn namespaces() -> Result<(), Fault> {
         let file = format!("/proc/self/{file}");
         std::fs::write(&file, text).step(format!("writing {file}"))?;
     }
-    for (flag, name) in [
-        (CloneFlags::CLONE_NEWNET, "a network namespace"),
-        (CloneFlags::CLONE_NEWNS, "a mount namespace"),
-        (CloneFlags::CLONE_NEWIPC, "an IPC namespace"),
-        (CloneFlags::CLONE_NEWPID, "a PID namespace"),
+    for (flag, file, name) in [
+        (CloneFlags::CLONE_NEWNET, "net", "a network namespace"),
+        (CloneFlags::CLONE_NEWNS, "mnt", "a mount namespace"),
+        (CloneFlags::CLONE_NEWIPC, "ipc", "an IPC namespace"),
+        (
+            CloneFlags::CLONE_NEWPID,
+            "pid_for_children",
+            "a PID namespace",
+        ),
     ] {
-        nix::sched::unshare(flag).step(name)?;
+        apart(flag, file).step(name)?;
     }
     Ok(())
+}
+
+/// A filter of somebody else's may say that all went well: what is looked at is whether anything changed.
+fn apart(flag: CloneFlags, file: &str) -> io::Result<()> {
+    let link = Path::new("/proc/self/ns").join(file);
+    let before = std::fs::read_link(&link)?;
+    nix::sched::unshare(flag)?;
+    // A PID namespace without a process has no name yet.
+    match std::fs::read_link(&link) {
+        Ok(after) if after == before => Err(io::Error::other("the kernel made none")),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The listener that the command finds at leafgate's own address.

@@ -4,7 +4,6 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use super::stage::{Fault, Step as _};
@@ -19,9 +18,29 @@ const EMPTY: [(&str, &std::ffi::CStr); 3] = [
 /// Parts of `/proc` where root, even without capabilities, could name a program that the kernel starts outside, or stop the machine.
 const SYSTEM: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
 
+/// File systems that are a way into the kernel rather than a disk: whoever writes there, root even without capabilities, ends processes outside, names a program
+/// that the kernel starts, or changes the machine. Wherever they are mounted.
+const KERNEL: [&str; 14] = [
+    "binfmt_misc",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "efivarfs",
+    "fusectl",
+    "pstore",
+    "resctrl",
+    "securityfs",
+    "selinuxfs",
+    "sysfs",
+    "tracefs",
+];
+/// Those of another namespace, in which something outside waits for messages, or whose processes are seen.
+const OTHERS: [&str; 4] = ["binder", "mqueue", "proc", "rpc_pipefs"];
+
 /// All but what needs the PID namespace.
 pub(super) fn lay(found: &[PathBuf]) -> Result<(), Fault> {
-    let folder = std::env::current_dir().step("the working directory")?;
     for socket in found {
         mask_socket(socket).step(format!("masking the socket {}", socket.display()))?;
     }
@@ -44,10 +63,16 @@ pub(super) fn lay(found: &[PathBuf]) -> Result<(), Fault> {
                 .create(session);
         }
     }
-    other_processes()?;
-    mounts::read_only(Path::new("/sys")).step("making /sys read-only")?;
-    // By its name again: the folder that the process stands in may have been masked.
-    std::env::set_current_dir(&folder).step(format!(
+    others()?;
+    mounts::read_only(|mount| {
+        mount.at.starts_with("/sys") || KERNEL.iter().any(|&kind| mount.kind == kind)
+    })
+    .step("making the kernel's own file systems read-only (/sys, control groups and their like)")
+}
+
+/// By its name again: what a process stands in may have been masked, and would stay open to it.
+pub(super) fn stand_in(folder: &Path) -> Result<(), Fault> {
+    std::env::set_current_dir(folder).step(format!(
         "the working directory {}, which is masked in there (start from another one)",
         folder.display()
     ))
@@ -58,10 +83,7 @@ fn mask_socket(socket: &Path) -> io::Result<()> {
     if !sockets::is_socket(socket) {
         return Ok(());
     }
-    match rustix::mount::mount_bind("/dev/null", socket) {
-        Err(Errno::NOENT) => Ok(()),
-        other => Ok(other?),
-    }
+    mounts::cover(socket)
 }
 
 /// Links that lead out of the folder: some systems keep the way to all their programs there.
@@ -75,13 +97,12 @@ fn links_out(at: &Path) -> Vec<(std::ffi::OsString, PathBuf)> {
         .collect()
 }
 
-/// Other views of the processes outside, as a container's folder has one.
-fn other_processes() -> Result<(), Fault> {
-    let proc = Path::new("/proc");
+/// Views of the processes outside, as a container's folder has one, single files of it too; queues of the namespace outside. `/proc` itself is made anew.
+fn others() -> Result<(), Fault> {
     for mount in mounts::all().step("reading /proc/self/mountinfo")? {
-        if mount.kind == "proc" && !mount.at.starts_with(proc) && mount.at.is_dir() {
+        if OTHERS.iter().any(|&kind| mount.kind == kind) && !mount.at.starts_with("/proc") {
             let step = format!("masking {}", mount.at.display());
-            mounts::empty(&mount.at, c"mode=0555").step(step)?;
+            mounts::cover(&mount.at).step(step)?;
         }
     }
     Ok(())
@@ -89,10 +110,14 @@ fn other_processes() -> Result<(), Fault> {
 
 /// A `/proc` of this PID namespace; no user namespace below this one, so that no capability is had again; and the machine's settings read-only.
 pub(super) fn processes() -> Result<(), Fault> {
+    let folder = std::env::current_dir().step("the working directory")?;
     let safe = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     rustix::mount::mount("proc", "/proc", "proc", safe, None).step("a /proc of its own")?;
     std::fs::write("/proc/sys/user/max_user_namespaces", "0")
         .step("forbidding further user namespaces")?;
+    if std::fs::read_link("/proc/self").step("a /proc of its own")? != Path::new("1") {
+        return Err(io::Error::other("it shows other processes")).step("a /proc of its own");
+    }
     for name in SYSTEM {
         let at = Path::new("/proc").join(name);
         if !at.exists() {
@@ -103,7 +128,7 @@ pub(super) fn processes() -> Result<(), Fault> {
         let flags = safe | MountFlags::BIND | MountFlags::RDONLY;
         rustix::mount::mount_remount(&at, flags, "").step(step())?;
     }
-    Ok(())
+    stand_in(&folder)
 }
 
 #[cfg(test)]

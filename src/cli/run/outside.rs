@@ -1,10 +1,11 @@
 //! The process that stays outside: it starts the inner ones, carries connections, and hands signals on.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,8 +13,10 @@ use tokio::sync::mpsc;
 
 use super::super::out::{Done, Failure};
 use super::super::policy;
+use super::server::Server;
+use super::shield::Shield;
 use super::way::Way;
-use super::{Args, bridge, environment, first, hand, stage};
+use super::{Args, bridge, environment, first, hand, mounts, rules, stage};
 use crate::card::{CardStore, Reading};
 use crate::files::shell_word;
 use crate::policy::Policy;
@@ -35,11 +38,20 @@ pub(super) fn run(args: &Args) -> Result<Done, Failure> {
         tls: way.tls.as_deref().map(absolute).transpose()?,
         ..way
     };
-    bridge::reachable(way.address, args.policy.as_deref())?;
+    given()?;
+    mounts::nothing().map_err(|error| {
+        Failure::new(format!(
+            "{} is what run lays over files, and {error}; the command was not run",
+            mounts::NOTHING
+        ))
+    })?;
+    let shields = shields(&policy, args.trust_command)?;
+    let server = Server::of(&policy, way.address, args.served_by);
+    bridge::reachable(&server, args.policy.as_deref())?;
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let changes = environment::changes(&variables, &way, card, ca.as_deref(), args.keep_env);
     let (ours, theirs) = hand::pair().map_err(|error| Failure::of(&error))?;
-    let mut inside = stage::inside(args, &way, &changes, theirs)
+    let mut inside = stage::inside(args, &way, &changes, shields, theirs)
         .map_err(|error| Failure::new(format!("leafgate could not start itself again: {error}")))?;
     // PID 1 takes it; its own standard input is the hand.
     let stdin = std::io::stdin();
@@ -55,10 +67,69 @@ pub(super) fn run(args: &Args) -> Result<Done, Failure> {
             }));
         }
     };
-    let waited = carry(listeners, &way, ours, move || inside.wait())?;
+    let waited = carry(listeners, server, ours, move || inside.wait())?;
     waited
         .map(|status| Done::Status(code(status)))
         .map_err(|error| Failure::new(format!("the command's end was not seen: {error}")))
+}
+
+/// What is laid over leafgate's own files. Where one cannot be kept from the command, it is not run, unless it is trusted.
+fn shields(policy: &Policy, trusted: bool) -> Result<Vec<Shield>, Failure> {
+    let rules = rules::of(policy)?;
+    if trusted {
+        for line in &rules.open {
+            stage::say(&format!("run: {line}; the command is trusted with it"));
+        }
+    } else if !rules.open.is_empty() {
+        let mut lines = rules.open;
+        lines.push("leafgate reads these, and the command could change them: it was not run. Mend each, run the command as another user than the files' own, or trust it with --trust-command".to_owned());
+        return Err(Failure::Lines(lines));
+    }
+    Ok(rules.shields())
+}
+
+/// Standard input, output and error go to the command as they are: none may be a way to something else.
+fn given() -> Result<(), Failure> {
+    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    for (given, name) in [
+        (stdin.as_fd(), "standard input"),
+        (stdout.as_fd(), "standard output"),
+        (stderr.as_fd(), "standard error"),
+    ] {
+        if let Some(what) = a_way_out(given) {
+            return Err(Failure::new(format!(
+                "{name} is {what}, by which the command could reach what it shall not; give it a file, a pipe, a terminal or /dev/null. The command was not run"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A folder leads to whatever is in it, unmasked; a socket, but for a connected Unix one, can be connected to another place; what has no type is an object
+/// of the kernel's (a ring, a process).
+fn a_way_out(given: BorrowedFd<'_>) -> Option<&'static str> {
+    use rustix::fs::FileType;
+    use rustix::net::{AddressFamily, SocketType, sockopt};
+    let Ok(facts) = rustix::fs::fstat(given) else {
+        // Closed: it becomes /dev/null.
+        return None;
+    };
+    match FileType::from_raw_mode(facts.st_mode) {
+        FileType::RegularFile | FileType::CharacterDevice | FileType::Fifo => None,
+        FileType::Socket => {
+            let unix = sockopt::socket_domain(given) == Ok(AddressFamily::UNIX);
+            let kind = sockopt::socket_type(given);
+            let stream = [SocketType::STREAM, SocketType::SEQPACKET]
+                .map(Ok)
+                .contains(&kind);
+            let connected = rustix::net::getpeername(given).is_ok();
+            (!(unix && stream && connected))
+                .then_some("a socket other than a connected Unix stream")
+        }
+        FileType::Directory => Some("a folder"),
+        FileType::BlockDevice => Some("a disk"),
+        FileType::Symlink | FileType::Unknown => Some("no file, pipe or terminal"),
+    }
 }
 
 /// The policy, where the client's shell has none of its secrets: none is used here.
@@ -66,11 +137,7 @@ fn load(file: Option<&Path>) -> Result<Policy, Failure> {
     let Some(file) = file else {
         return policy::load(None);
     };
-    let any = |name: &str| {
-        let value = std::env::var_os(name).filter(|value| !value.is_empty());
-        Some(value.unwrap_or_else(|| OsString::from("not-in-this-shell")))
-    };
-    Policy::load_with(file, &any)
+    Policy::load_as_client(file)
         .map_err(|faults| Failure::Lines(faults.iter().map(ToString::to_string).collect()))
 }
 
@@ -94,7 +161,7 @@ fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {
 /// Carries connections and signals until the command's end.
 fn carry(
     listeners: Vec<OwnedFd>,
-    way: &Way,
+    server: Server,
     hand: OwnedFd,
     wait: impl FnOnce() -> std::io::Result<ExitStatus> + Send + 'static,
 ) -> Result<std::io::Result<ExitStatus>, Failure> {
@@ -103,8 +170,9 @@ fn carry(
         .build()
         .map_err(|error| Failure::new(format!("no runtime: {error}")))?;
     runtime.block_on(async {
+        let server = Arc::new(server);
         for listener in listeners {
-            bridge::carry(listener, way.address)
+            bridge::carry(listener, server.clone())
                 .map_err(|error| Failure::new(format!("the listener inside: {error}")))?;
         }
         let mut waited = tokio::task::spawn_blocking(wait);

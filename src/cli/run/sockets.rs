@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 
 use super::mounts::{self, Mount};
 
-/// Folders that everybody writes to; sockets in there may be of another network namespace, or have been bound by a relative path.
+/// Folders that everybody writes to; sockets in there may be of another network namespace. The list names a socket as it was bound: one that was renamed, linked
+/// to another name or bound by a relative path is found only where it is looked for.
 const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
-/// How far these are looked through: `/tmp/tmux-1000/default` and a level more.
+/// How far these are looked through, the home and the working directory as well: `/tmp/tmux-1000/default` and a level more.
 const DEPTH: usize = 3;
-/// Entries looked at; a build's scratch folder may hold millions.
+/// Entries looked at in each; a build's scratch folder may hold millions.
 const ENTRIES: usize = 100_000;
 
 /// Every path of one that can be found from here, before anything is masked.
@@ -28,9 +29,18 @@ pub(super) fn all() -> io::Result<Vec<PathBuf>> {
     found.extend(std::env::vars_os().filter_map(|(_, value)| named(&value)));
     // A container is given the socket of its host this way.
     found.extend(mounts.iter().map(|mount| mount.at.clone()));
-    let mut left = ENTRIES;
-    for folder in SHARED {
-        walk(Path::new(folder), DEPTH, &mut left, &mut found);
+    // Where one was, it may be by another name.
+    let beside: BTreeSet<PathBuf> = found
+        .iter()
+        .filter_map(|path| path.parent().map(Path::to_owned))
+        .collect();
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let own = home.into_iter().chain(std::env::current_dir().ok());
+    let deep = own
+        .chain(SHARED.map(PathBuf::from))
+        .map(|folder| (folder, DEPTH));
+    for (folder, depth) in deep.chain(beside.into_iter().map(|folder| (folder, 1))) {
+        walk(&folder, depth, &mut ENTRIES.clone(), &mut found);
     }
     let others: Vec<PathBuf> = found
         .iter()
@@ -90,12 +100,8 @@ fn walk(folder: &Path, depth: usize, left: &mut usize, found: &mut BTreeSet<Path
 }
 
 /// The same file where its file system is mounted at another place too.
-fn views(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
-    let Some(own) = mounts
-        .iter()
-        .filter(|mount| path.starts_with(&mount.at))
-        .max_by_key(|mount| mount.at.as_os_str().len())
-    else {
+pub(super) fn views(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
+    let Some(own) = mounts::showing(mounts, path) else {
         return Vec::new();
     };
     let Ok(rest) = path.strip_prefix(&own.at) else {

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::super::out::safe;
 use super::environment::Change;
+use super::shield::Shield;
 use super::way::Way;
 use super::{Args, first, inside};
 
@@ -47,27 +48,55 @@ pub(super) fn run(args: &[OsString]) -> Option<u8> {
     if !is_inside && stage != FIRST {
         return None;
     }
-    let Some((unix, address, command)) = told(args.get(2..).unwrap_or_default()) else {
+    let Some(told) = told(args.get(2..).unwrap_or_default()) else {
         say("this is a part of `leafgate run -- COMMAND…`; run that");
         return Some(2);
     };
+    // Before a step of its own changes one.
+    let settings = SETTINGS.map(|name| (name, setting(name)));
     let ended = if is_inside {
-        inside::run(address, unix, command)
+        inside::run(&told)
     } else {
-        first::run(unix, command)
+        first::run(told.unix, told.command)
     };
     Some(ended.unwrap_or_else(|fault| {
-        say(&refused(&fault, &setting));
+        let own = |wanted: &str| {
+            let (_, value) = settings.iter().find(|(name, _)| *name == wanted)?;
+            value.clone()
+        };
+        say(&refused(&fault, &own));
         2
     }))
 }
 
-/// `unix 127.0.0.1:8484 COMMAND ARGS…`
-fn told(args: &[OsString]) -> Option<(bool, SocketAddr, &[OsString])> {
-    let (unix, rest) = args.split_first()?;
-    let (address, command) = rest.split_first()?;
+/// What an inner process was told on its command line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Told<'a> {
+    /// Whether Unix sockets are allowed.
+    pub(super) unix: bool,
+    pub(super) address: SocketAddr,
+    pub(super) shields: Vec<Shield>,
+    pub(super) command: &'a [OsString],
+}
+
+/// `unix 127.0.0.1:8484 2 hide:/ledger read:/policy.toml COMMAND ARGS…`
+fn told(args: &[OsString]) -> Option<Told<'_>> {
+    let [unix, address, count, rest @ ..] = args else {
+        return None;
+    };
     let address = address.to_str()?.parse().ok()?;
-    (!command.is_empty()).then_some((unix != NO_UNIX, address, command))
+    let (shields, command) = rest.split_at_checked(count.to_str()?.parse().ok()?)?;
+    let shields = shields
+        .iter()
+        .map(|word| Shield::read(word))
+        .collect::<Option<_>>()?;
+    (!command.is_empty()).then_some(Told {
+        // Anything else is the tighter one.
+        unix: unix == UNIX,
+        address,
+        shields,
+        command,
+    })
 }
 
 /// Everything above standard error, what the user's shell left open too, is closed in each process that this one starts.
@@ -80,11 +109,17 @@ pub(super) fn inside(
     args: &Args,
     way: &Way,
     changes: &[Change],
+    shields: Vec<Shield>,
     hand: OwnedFd,
 ) -> io::Result<Child> {
     keep_descriptors();
-    let unix = !args.no_unix_sockets;
-    let mut stage = again(INSIDE, unix, way.address, &args.command, hand);
+    let told = Told {
+        unix: args.unix_sockets,
+        address: way.address,
+        shields,
+        command: &args.command,
+    };
+    let mut stage = again(INSIDE, &told, hand);
     for (name, value) in changes {
         match value {
             Some(value) => stage.env(name, value),
@@ -94,28 +129,23 @@ pub(super) fn inside(
     stage.spawn()
 }
 
-/// PID 1 of the namespace that this process made.
-pub(super) fn first(
-    unix: bool,
-    address: SocketAddr,
-    command: &[OsString],
-    hand: OwnedFd,
-) -> io::Result<Child> {
-    again(FIRST, unix, address, command, hand).spawn()
+/// PID 1 of the namespace that this process made. The shields are laid: the command sees this one's command line, and nothing of them.
+pub(super) fn first(told: &Told<'_>, hand: OwnedFd) -> io::Result<Child> {
+    let told = Told {
+        shields: Vec::new(),
+        ..*told
+    };
+    again(FIRST, &told, hand).spawn()
 }
 
-fn again(
-    stage: &str,
-    unix: bool,
-    address: SocketAddr,
-    command: &[OsString],
-    hand: OwnedFd,
-) -> Command {
+fn again(stage: &str, told: &Told<'_>, hand: OwnedFd) -> Command {
     let mut again = program(OsStr::new(SELF));
     again
-        .args([stage, if unix { UNIX } else { NO_UNIX }])
-        .arg(address.to_string())
-        .args(command)
+        .args([stage, if told.unix { UNIX } else { NO_UNIX }])
+        .arg(told.address.to_string())
+        .arg(told.shields.len().to_string())
+        .args(told.shields.iter().map(Shield::word))
+        .args(told.command)
         .stdin(Stdio::from(hand));
     again
 }
@@ -138,6 +168,13 @@ fn program(name: &OsStr) -> Command {
 pub(super) fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "leafgate: {}", safe(line));
 }
+
+/// What a kernel may have set against namespaces.
+const SETTINGS: [&str; 3] = [
+    "user.max_user_namespaces",
+    "kernel.unprivileged_userns_clone",
+    "kernel.apparmor_restrict_unprivileged_userns",
+];
 
 /// What a kernel setting holds.
 fn setting(name: &str) -> Option<String> {
@@ -231,8 +268,19 @@ mod tests {
         assert_eq!(run(&args(&["leafgate", "run"])), None);
         for words in [
             &["leafgate", INSIDE][..],
-            &["leafgate", FIRST, UNIX, "127.0.0.1:1"],
-            &["leafgate", INSIDE, UNIX, "no address", "true"],
+            &["leafgate", FIRST, UNIX, "127.0.0.1:1", "0"],
+            &["leafgate", INSIDE, UNIX, "no address", "0", "true"],
+            &["leafgate", INSIDE, UNIX, "127.0.0.1:1", "true"],
+            &[
+                "leafgate",
+                INSIDE,
+                UNIX,
+                "127.0.0.1:1",
+                "2",
+                "read:/x",
+                "true",
+            ],
+            &["leafgate", INSIDE, UNIX, "127.0.0.1:1", "1", "/x", "true"],
         ] {
             assert_eq!(run(&args(words)), Some(2), "{words:?}");
         }
