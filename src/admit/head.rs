@@ -340,7 +340,19 @@ async fn fixture(
     if !host.checks_fixture() {
         return Ok(None);
     }
-    fixtures.admit(id, hash).await.map(Some).map_err(|reason| {
+    // Who waits for a first reading holds a place in flight: no longer than one who sends its body.
+    let most = policy.limits.client_body;
+    let Ok(admitted) = tokio::time::timeout(most, fixtures.admit(id, hash)).await else {
+        let hint = format!(
+            "fixture {id} is still being read for the first time, and limits.client_body is over; send the call again later"
+        );
+        return Err(Denied::new(
+            Reason::FixtureChanged,
+            Field::FixtureHash,
+            hint,
+        ));
+    };
+    admitted.map(Some).map_err(|reason| {
         let (field, hint) = if reason == Reason::FixtureUnknown {
             (Field::FixtureId, "is not in fixtures.lock; register its file with")
         } else if reason == Reason::FixtureMismatch {
