@@ -130,3 +130,21 @@ fn a_key_that_waits_and_is_none_refuses_the_first_start_too() {
     fs::remove_file(ledger(&dir).join(NEXT_FILE)).expect("removed");
     starts(&dir, "without it");
 }
+
+#[test]
+fn the_verifier_key_may_have_lost_its_newline_and_nothing_more() {
+    let dir = folder();
+    filled(&dir, 1);
+    let file = ledger(&dir).join("leafgate.pub");
+    let text = fs::read_to_string(&file).expect("a line");
+    fs::write(&file, text.trim_end()).expect("written");
+    starts(&dir, "without the newline");
+    for other in [
+        format!("{text}\n"),
+        format!(" {text}"),
+        text.trim_end()[1..].to_owned(),
+    ] {
+        fs::write(&file, other).expect("written");
+        refused(&dir, "another line");
+    }
+}
