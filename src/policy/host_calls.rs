@@ -114,6 +114,7 @@ fn fixed_credential(value: &Value<'_>, sources: &mut Sources) -> Option<Credenti
     };
     let found = secrets::from_table(&table)?;
     let secret = secrets::header_value(value, &found, scheme.as_deref())?;
+    let before = scheme.as_ref().map_or(0, |scheme| scheme.len() + 1);
     let source = SecretSource {
         origin: found.origin,
         scheme,
@@ -122,6 +123,7 @@ fn fixed_credential(value: &Value<'_>, sources: &mut Sources) -> Option<Credenti
     Some(Credential::Fixed {
         header: header?,
         value: secret,
+        scheme: before,
     })
 }
 

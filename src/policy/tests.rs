@@ -151,9 +151,14 @@ fn the_example_loads_where_its_files_are_and_not_where_they_are_missing() {
         b"hush-0123456789a"
     );
     match &host.credential {
-        Credential::Fixed { header, value } => {
+        Credential::Fixed {
+            header,
+            value,
+            scheme,
+        } => {
             assert_eq!(header, "authorization");
             assert_eq!(value.expose(), b"Bearer hush");
+            assert_eq!(&value.expose()[*scheme..], b"hush");
         }
         Credential::None | Credential::Client => panic!("{:?}", host.credential),
     }
