@@ -9,11 +9,12 @@
 mod support;
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConnection, HandshakeKind, StreamOwned};
 use serde_json::json;
 use support::{Gate, Host, body, card, entry};
 
@@ -43,17 +44,21 @@ fn issue(issuer: &Issuer<'static, KeyPair>, name: &str) -> Issued {
     }
 }
 
-/// One call over TLS; `None` where the handshake or the connection fails.
-fn call(gate: &Gate, root: &CertificateDer<'static>, client: Option<&Issued>) -> Option<String> {
+/// A client's TLS, with a certificate or without. It takes a session up again wherever it can.
+fn client(
+    root: &CertificateDer<'static>,
+    issued: Option<&Issued>,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> Arc<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(root.clone()).unwrap();
     let builder = rustls::ClientConfig::builder_with_provider(Arc::new(
         rustls::crypto::ring::default_provider(),
     ))
-    .with_safe_default_protocol_versions()
+    .with_protocol_versions(versions)
     .unwrap()
     .with_root_certificates(roots);
-    let config = match client {
+    Arc::new(match issued {
         None => builder.with_no_client_auth(),
         Some(issued) => {
             let key = PrivateKeyDer::try_from(issued.key.serialize_der()).unwrap();
@@ -61,12 +66,31 @@ fn call(gate: &Gate, root: &CertificateDer<'static>, client: Option<&Issued>) ->
                 .with_client_auth_cert(vec![issued.cert.clone()], key)
                 .unwrap()
         }
-    };
+    })
+}
+
+fn connect(
+    config: &Arc<rustls::ClientConfig>,
+    to: SocketAddr,
+) -> StreamOwned<ClientConnection, TcpStream> {
     let name = ServerName::try_from("localhost").unwrap();
-    let mut tls = rustls::StreamOwned::new(
-        rustls::ClientConnection::new(Arc::new(config), name).unwrap(),
-        TcpStream::connect(gate.address).unwrap(),
-    );
+    StreamOwned::new(
+        ClientConnection::new(config.clone(), name).unwrap(),
+        TcpStream::connect(to).unwrap(),
+    )
+}
+
+/// One call over TLS; `None` where the handshake or the connection fails.
+fn call(gate: &Gate, root: &CertificateDer<'static>, issued: Option<&Issued>) -> Option<String> {
+    called(gate, &client(root, issued, rustls::ALL_VERSIONS)).map(|(answer, _)| answer)
+}
+
+/// The same, with what kind of handshake it was.
+fn called(
+    gate: &Gate,
+    config: &Arc<rustls::ClientConfig>,
+) -> Option<(String, Option<HandshakeKind>)> {
+    let mut tls = connect(config, gate.address);
     let payload = body();
     let head = gate.head(
         &card(json!({})),
@@ -78,7 +102,22 @@ fn call(gate: &Gate, root: &CertificateDer<'static>, client: Option<&Issued>) ->
     tls.write_all(&[head.as_bytes(), &payload].concat()).ok()?;
     let mut answer = Vec::new();
     let _ = tls.read_to_end(&mut answer);
-    (!answer.is_empty()).then(|| String::from_utf8_lossy(&answer).into_owned())
+    let kind = tls.conn.handshake_kind();
+    (!answer.is_empty()).then(|| (String::from_utf8_lossy(&answer).into_owned(), kind))
+}
+
+/// A listener with this certificate, for clients with one of these roots.
+fn gate(host: &Host, server: &Issued, root_pem: &str) -> Gate {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("cert.pem"), &server.cert_pem).unwrap();
+    std::fs::write(dir.path().join("key.pem"), server.key.serialize_pem()).unwrap();
+    std::fs::write(dir.path().join("ca.pem"), root_pem).unwrap();
+    Gate::built_in(
+        dir,
+        &entry(host, ""),
+        "",
+        "tls = { cert = \"cert.pem\", key = \"key.pem\", client_ca = \"ca.pem\" }",
+    )
 }
 
 #[test]
@@ -86,17 +125,7 @@ fn a_client_certificate_is_asked_for_where_the_policy_names_its_roots() {
     let host = Host::ok();
     let (issuer, root, root_pem) = authority();
     let (stranger, _, _) = authority();
-    let server = issue(&issuer, "localhost");
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("cert.pem"), &server.cert_pem).unwrap();
-    std::fs::write(dir.path().join("key.pem"), server.key.serialize_pem()).unwrap();
-    std::fs::write(dir.path().join("ca.pem"), root_pem).unwrap();
-    let gate = Gate::built_in(
-        dir,
-        &entry(&host, ""),
-        "",
-        "tls = { cert = \"cert.pem\", key = \"key.pem\", client_ca = \"ca.pem\" }",
-    );
+    let gate = gate(&host, &issue(&issuer, "localhost"), &root_pem);
     assert_eq!(call(&gate, &root, None), None);
     assert_eq!(call(&gate, &root, Some(&issue(&stranger, "client"))), None);
     let refused = gate.wait("refused", 2);
@@ -111,4 +140,60 @@ fn a_client_certificate_is_asked_for_where_the_policy_names_its_roots() {
     let plain = gate.raw(b"GET /v1/models HTTP/1.1\r\n\r\n");
     assert_eq!(plain.status, 0);
     assert_eq!(host.seen().len(), 1);
+}
+
+/// A server as rustls makes it, which says one byte to each of two clients.
+fn plain_server(server: &Issued) -> SocketAddr {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = PrivateKeyDer::try_from(server.key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![server.cert.clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming().take(2) {
+            let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+            let mut tls = StreamOwned::new(connection, tcp.unwrap());
+            tls.write_all(b"!").unwrap();
+            tls.conn.send_close_notify();
+            tls.flush().unwrap();
+            let _ = tls.read(&mut [0]);
+        }
+    });
+    address
+}
+
+#[test]
+fn no_session_is_taken_up_again() {
+    let host = Host::ok();
+    let (issuer, root, root_pem) = authority();
+    let server = issue(&issuer, "localhost");
+    let gate = gate(&host, &server, &root_pem);
+    let issued = issue(&issuer, "client");
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        // A certificate that expires between two calls would still be good for the second.
+        let config = client(&root, Some(&issued), &[version]);
+        for _ in 0..3 {
+            let (answer, kind) = called(&gate, &config).expect("an answer");
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert_eq!(kind, Some(HandshakeKind::Full), "{version:?}");
+        }
+        // The twin: this very client takes up what another server offers.
+        let (address, config) = (plain_server(&server), client(&root, None, &[version]));
+        let kinds = [(); 2].map(|()| {
+            let mut tls = connect(&config, address);
+            let _ = tls.read_to_end(&mut Vec::new());
+            tls.conn.handshake_kind()
+        });
+        assert_eq!(
+            kinds,
+            [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)],
+            "{version:?}"
+        );
+    }
 }

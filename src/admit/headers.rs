@@ -103,7 +103,7 @@ pub(super) fn for_host(client: &HeaderMap, host: &Host, release: bool) -> SentHe
     let mut send = Vec::new();
     match &host.credential {
         Credential::None => {}
-        Credential::Fixed { header, value } => {
+        Credential::Fixed { header, value, .. } => {
             // The policy checked at load that the secret is a legal header value.
             if let Ok(mut value) = HeaderValue::from_bytes(value.expose()) {
                 value.set_sensitive(true);

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::custody;
 use super::out::{Done, Failure, Out, Tone, safe};
 use crate::policy::{Fault, Policy};
+use crate::terms::is_plain_word;
 
 /// Check a policy file.
 #[derive(Debug, clap::Args)]
@@ -122,10 +123,14 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
 fn point(file: &Path, faults: &[Fault]) {
     // Where it cannot be read again, the faults say enough.
     let text = std::fs::read_to_string(file).unwrap_or_default();
+    // A line may be the inside of a string there.
+    let long_strings = text.contains("\"\"\"") || text.contains("'''");
     for fault in faults {
         super::complain(&[fault.to_string()]);
         let line = fault.line.checked_sub(1).and_then(|n| text.lines().nth(n));
-        let Some((line, column)) = line.and_then(|line| excerpt(line, fault.column)) else {
+        let toml = fault.key != "toml";
+        let line = line.filter(|_| !long_strings);
+        let Some((line, column)) = line.and_then(|line| excerpt(line, fault.column, toml)) else {
             continue;
         };
         let number = fault.line;
@@ -136,38 +141,77 @@ fn point(file: &Path, faults: &[Fault]) {
     }
 }
 
-/// The line without what stands in quotes or in a comment, and how many characters of it stand before the column (1-based, in bytes).
-fn excerpt(line: &str, column: usize) -> Option<(String, usize)> {
-    let (before, after) = line.split_at_checked(column.checked_sub(1)?)?;
-    let before = unquoted(before);
-    let shown = format!("{before}{}", unquoted(after));
+/// The line without what may be a secret in the wrong place, and how many characters of that stand before the column (1-based, in bytes).
+///
+/// Of a line of TOML its signs, plain words and small numbers are shown; of a line that is none (`toml` is false) nothing behind the first `=`, and no word at all
+/// where it neither has one nor begins a table.
+fn excerpt(line: &str, column: usize, toml: bool) -> Option<(String, usize)> {
+    let at = column.checked_sub(1)?;
+    let keeps_words = toml || line.contains('=') || line.trim_start().starts_with('[');
+    let (mut shown, mut caret, mut rest) = (String::new(), None, line);
+    while line.is_char_boundary(at) && !rest.is_empty() && !rest.starts_with('#') {
+        let start = line.len() - rest.len();
+        let hidden = !toml && shown.ends_with('=');
+        if hidden {
+            shown.push(' ');
+        }
+        let here = shown.chars().count();
+        let (piece, text) = if hidden {
+            (rest, "…".to_owned())
+        } else {
+            let piece = &rest[..piece_len(rest)];
+            (piece, mask(piece, keeps_words))
+        };
+        rest = &rest[piece.len()..];
+        if caret.is_none() && at < start + piece.len() {
+            let inside = if text == piece {
+                line[start..at].chars().count()
+            } else {
+                0
+            };
+            caret = Some(here + inside);
+        }
+        shown.push_str(&text);
+    }
+    let caret = caret.unwrap_or_else(|| shown.chars().count());
     let shown = shown.trim_end();
-    (!shown.trim().is_empty()).then(|| (shown.to_owned(), before.chars().count()))
+    (!shown.trim().is_empty()).then(|| (shown.to_owned(), caret))
 }
 
-/// A piece of a line of TOML in which each string is `"…"`, up to a comment.
-fn unquoted(text: &str) -> String {
-    let mut shown = String::new();
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '#' => break,
-            '"' | '\'' => {
-                while let Some(inside) = chars.next() {
-                    if inside == '\\' && c == '"' {
-                        chars.next();
-                    } else if inside == c {
-                        break;
-                    }
-                }
-                shown.extend([c, '…', c]);
-            }
-            // A tab would move the caret.
-            '\t' => shown.push(' '),
-            _ => shown.push(c),
+/// Bytes of the string, the word or the sign that the text begins with. A string that does not end on its line has the rest of it.
+fn piece_len(text: &str) -> usize {
+    let mut chars = text.char_indices();
+    let Some((_, first)) = chars.next() else {
+        return 0;
+    };
+    let is_word = |c: char| !c.is_whitespace() && !"=,.{}[]\"'#".contains(c);
+    if is_word(first) {
+        return text.find(|c| !is_word(c)).unwrap_or(text.len());
+    }
+    if !matches!(first, '"' | '\'') {
+        return first.len_utf8();
+    }
+    while let Some((at, c)) = chars.next() {
+        if c == '\\' && first == '"' {
+            chars.next();
+        } else if c == first {
+            return at + c.len_utf8();
         }
     }
-    shown
+    text.len()
+}
+
+/// A piece of a line as it may be shown.
+fn mask(piece: &str, keeps_words: bool) -> String {
+    let small = piece.len() <= 4 && piece.bytes().all(|b| b.is_ascii_digit());
+    match piece.chars().next() {
+        Some(quote @ ('"' | '\'')) => format!("{quote}…{quote}"),
+        Some(sign @ ('=' | ',' | '.' | '{' | '}' | '[' | ']')) => sign.to_string(),
+        // A tab would move the caret.
+        Some(blank) if blank.is_whitespace() => " ".to_owned(),
+        _ if keeps_words && (small || is_plain_word(piece)) => piece.to_owned(),
+        _ => "…".to_owned(),
+    }
 }
 
 /// Dotted keys with their values, in order.
@@ -199,7 +243,6 @@ mod tests {
 
     #[test]
     fn a_caret_stands_under_the_key_and_no_string_is_shown() {
-        let column = |line: &str, key: &str| line.find(key).unwrap() + 1;
         for (line, key, shown) in [
             ("bnd = \"cover\"  # sk-1", "bnd", "bnd = \"…\""),
             (
@@ -209,17 +252,65 @@ mod tests {
             ),
             ("models = ['a', '']", "''", "models = ['…', '…']"),
             ("\tbnd=1", "bnd", " bnd=1"),
+            (
+                "a = { env = sk-K1-k }, bnd = 1",
+                "bnd",
+                "a = { env = … }, bnd = 1",
+            ),
         ] {
-            let (text, at) = excerpt(line, column(line, key)).unwrap();
+            let (text, at) = excerpt(line, line.find(key).unwrap() + 1, true).unwrap();
             assert_eq!(text, shown);
             let here: String = text.chars().skip(at).collect();
             assert!(here.starts_with(&key[..1]), "{here}");
         }
-        assert_eq!(excerpt("# sk-1", 1), None);
-        assert_eq!(excerpt("é", 2), None);
-        assert_eq!(excerpt("a", 9), None);
+        assert_eq!(excerpt("# sk-1", 1, true), None);
+        assert_eq!(excerpt("é", 2, true), None);
+        assert_eq!(excerpt("a", 9, true), None);
         // A string that does not end on its line hides the rest.
-        assert_eq!(excerpt("k = \"sk-1", 1).unwrap().0, "k = \"…\"");
+        assert_eq!(excerpt("k = \"sk-1", 1, true).unwrap().0, "k = \"…\"");
+    }
+
+    #[test]
+    fn what_may_be_a_secret_in_the_wrong_place_is_not_shown() {
+        for (line, toml, column, shown, caret) in [
+            (
+                "credential = { env = sk-Key1 }",
+                false,
+                22,
+                "credential = …",
+                13,
+            ),
+            (
+                "credential = { env = plainkey }",
+                false,
+                22,
+                "credential = …",
+                13,
+            ),
+            ("api_key = \"sk-Key1", false, 19, "api_key = …", 11),
+            ("x = Key1\\", false, 9, "x = …", 4),
+            // The twin: what is TOML shows its plain words, so that the fault can be found.
+            (
+                "limits = { idle = true, port = 8484 }",
+                true,
+                12,
+                "limits = { idle = true, port = 8484 }",
+                11,
+            ),
+            ("\"sk-Key1\" = 1", true, 1, "\"…\" = 1", 0),
+            ("sk-Key1 = 1", true, 1, "… = 1", 0),
+            ("a.sk-Key1.b = 1", true, 1, "a.….b = 1", 0),
+            ("pin = 123456", true, 1, "pin = …", 0),
+            // A caret inside a word that is not shown, and inside one that is.
+            ("x = sk-Key1", true, 8, "x = …", 4),
+            ("abcd = 1", true, 3, "abcd = 1", 2),
+            // A line without a key: the words of one that begins a table, of another none.
+            ("[hosts.local", false, 13, "[hosts.local", 12),
+            ("correct horse", false, 1, "… …", 0),
+        ] {
+            let found = excerpt(line, column, toml);
+            assert_eq!(found, Some((shown.to_owned(), caret)), "{line}");
+        }
     }
 
     #[test]

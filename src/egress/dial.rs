@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::account::Account;
 use super::kept::Conn;
+use super::records::Records;
 use super::relay::LONGEST_WAIT;
 use super::wire::Wire;
 use super::{Failed, Inner};
@@ -116,7 +117,7 @@ async fn secure(
         })?
         .to_owned();
     let stream = tokio_rustls::TlsConnector::from(config)
-        .connect(name, tcp)
+        .connect(name, Records::new(tcp))
         .await
         .map_err(failed)?;
     Ok(Wire::Tls(Box::new(stream)))

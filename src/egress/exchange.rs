@@ -19,7 +19,7 @@ use super::account::Account;
 use super::head::{Bad, Found, Head, Scan};
 use super::kept::Conn;
 use super::model::Sniff;
-use super::relay::Read;
+use super::relay::{LONGEST_WAIT, Read};
 use super::request::{self, Uplink};
 use super::{Answer, AnswerBody, Failed, Inner, dial};
 use crate::admit::Departure;
@@ -90,8 +90,10 @@ async fn run(
         }
     }
     let mut conn = dial::dial(inner, &departure.policy, host, account).await?;
-    // What a host says before it was asked is the answer of no call.
-    if !conn.wire.quiet_at_first().await {
+    // What a host says before it was asked is the answer of no call, also where it says it slowly.
+    let most = limits.connect.min(LONGEST_WAIT);
+    let quiet = tokio::time::timeout(most, conn.wire.quiet_at_first());
+    if !quiet.await.unwrap_or(false) {
         return Err(failed(Stop::Unwritten, account));
     }
     match talk(&mut conn, &mut uplink, &departure.method, limits, account).await {

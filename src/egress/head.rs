@@ -6,7 +6,7 @@
 //! 4. At most 8 interim answers, none of them 101, none with framing (RFC 9110, section 15.2).
 //! 5. Any 3xx is `redirect_refused`.
 //! 6. Framing (section 6.3): no length beside a transfer coding, one length, no coding but `chunked`, none in HTTP/1.0.
-//! 7. Of the fields, those that contract section 4 lists are relayed, and no others; and of those none that holds the host's own key.
+//! 7. Of the fields, those that contract section 4 lists are relayed, and no others; and of those none that holds the host's own key, in its name or its value.
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -56,22 +56,24 @@ const LEAST_KEY: usize = 8;
 impl Head {
     /// Drops the fields that hold the key which leafgate put into the request: it is not the client's to know.
     pub(super) fn keep_back(&mut self, credential: &Credential) {
-        let Credential::Fixed { value, .. } = credential else {
+        let Credential::Fixed { value, scheme, .. } = credential else {
             return;
         };
-        // Without its scheme. A key with a blank in it is known by what stands behind the first one.
-        let whole = value.expose();
-        let key = memchr::memchr(b' ', whole).map_or(whole, |at| &whole[at + 1..]);
-        if key.len() < LEAST_KEY {
+        let Some(key) = told_by(value.expose(), *scheme) else {
             return;
-        }
+        };
         let finder = memchr::memmem::Finder::new(key);
+        // A name was written in lower case here, however the host wrote it.
+        let lower = key.to_ascii_lowercase();
+        let in_name = memchr::memmem::Finder::new(&lower);
         let held: Vec<HeaderName> = self
             .headers
             .iter()
             // The length was read as a number, and is the answer's framing.
             .filter(|(name, value)| {
-                *name != CONTENT_LENGTH && finder.find(value.as_bytes()).is_some()
+                *name != CONTENT_LENGTH
+                    && (finder.find(value.as_bytes()).is_some()
+                        || in_name.find(name.as_str().as_bytes()).is_some())
             })
             .map(|(name, _)| name.clone())
             .collect();
@@ -79,6 +81,17 @@ impl Head {
             self.headers.remove(name);
         }
     }
+}
+
+/// What of a credential's value tells it: the secret without the scheme, and without the scheme that somebody wrote into the secret itself. Each is an end of the
+/// one before, so that whatever holds a longer one holds the shortest; of those the shortest that does not stand anywhere by chance.
+fn told_by(whole: &[u8], scheme: usize) -> Option<&[u8]> {
+    let secret = whole.get(scheme..)?;
+    let behind_blank = memchr::memchr(b' ', secret).and_then(|at| secret.get(at + 1..));
+    [behind_blank, Some(secret), Some(whole)]
+        .into_iter()
+        .flatten()
+        .find(|part| part.len() >= LEAST_KEY)
 }
 
 /// Finds the end of a head across reads, and refuses early what cannot become one.

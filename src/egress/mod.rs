@@ -30,6 +30,7 @@ mod head;
 mod kept;
 mod metrics;
 mod model;
+mod records;
 mod relay;
 mod request;
 mod resolve;

@@ -10,15 +10,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// How often a new connection is looked at while its host still sends tickets.
-const MOST_LOOKS: usize = 16;
+use super::records::Records;
 
 /// The byte stream of a connection.
 pub(super) enum Wire {
     /// `http://`
     Plain(TcpStream),
     /// `https://`, verified.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Records>>),
     /// What a fuzzer's host says, from memory.
     #[cfg(fuzzing)]
     Pieces(super::fuzzing::Pieces),
@@ -31,20 +30,21 @@ impl Wire {
     }
 
     /// The same of a connection that was just made. Its tickets may be on their way still: what tokio has not seen yet is not judged by the
-    /// socket, but let into the session first.
+    /// socket, but let into the session first, and a record that has begun is waited for. The caller bounds the time.
     pub(super) async fn quiet_at_first(&mut self) -> bool {
-        for _ in 0..MOST_LOOKS {
+        loop {
             match (self.look(), &*self) {
                 (Look::Silent, _) => return true,
-                (Look::Unread, Wire::Tls(stream)) => {
-                    if stream.get_ref().0.readable().await.is_err() {
+                (Look::Unread | Look::Amid, Wire::Tls(stream)) => {
+                    if stream.get_ref().0.tcp.readable().await.is_err() {
                         return false;
                     }
+                    // A host that never stops may not keep this task from its own timer.
+                    tokio::task::consume_budget().await;
                 }
-                (Look::Unread | Look::Spoke, _) => return false,
+                (Look::Unread | Look::Amid | Look::Spoke, _) => return false,
             }
         }
-        false
     }
 
     fn look(&mut self) -> Look {
@@ -62,13 +62,22 @@ impl Wire {
             }
         }
         // tokio's own readiness may be older than the socket's state; the socket is asked itself.
-        self.tcp().map_or(Look::Spoke, peek)
+        let look = self.tcp().map_or(Look::Spoke, peek);
+        if look == Look::Silent && self.amid() {
+            return Look::Amid;
+        }
+        look
+    }
+
+    /// Whether the session has the beginning of a record, whose end would be read as part of the next answer.
+    fn amid(&self) -> bool {
+        matches!(self, Wire::Tls(stream) if stream.get_ref().0.amid())
     }
 
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Wire::Plain(tcp) => Some(tcp),
-            Wire::Tls(stream) => Some(stream.get_ref().0),
+            Wire::Tls(stream) => Some(&stream.get_ref().0.tcp),
             #[cfg(fuzzing)]
             Wire::Pieces(_) => None,
         }
@@ -120,7 +129,9 @@ enum Look {
     Silent,
     /// The socket holds bytes, an end or an error.
     Unread,
-    /// So does the session.
+    /// The socket holds nothing, the session a part of a record.
+    Amid,
+    /// The session holds bytes, an end or an error.
     Spoke,
 }
 

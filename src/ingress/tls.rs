@@ -1,11 +1,13 @@
 //! TLS for clients (contract, section 7, `listen.tls`): rustls, HTTP/1.1 alone, client certificates where the policy names their roots.
+//!
+//! Promises: each connection is a whole handshake, so that a client's certificate was good when its connection was made.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
@@ -54,9 +56,17 @@ pub(super) fn acceptor(tls: &ListenTls) -> Result<TlsAcceptor, TlsError> {
         path: tls.key.clone(),
         source,
     })?;
-    let mut config = builder.with_single_cert(certificates(&tls.cert)?, key)?;
+    let config = builder.with_single_cert(certificates(&tls.cert)?, key)?;
+    Ok(TlsAcceptor::from(strict(config)))
+}
+
+/// What holds for every TLS server of leafgate: HTTP/1.1 alone, and no session that outlives its connection, for nothing looks at a certificate again where one is
+/// taken up: not at a client's that has expired since.
+pub(super) fn strict(mut config: ServerConfig) -> Arc<ServerConfig> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Arc::new(config)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

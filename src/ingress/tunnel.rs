@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Buf as _, BytesMut};
 use rustls::ServerConfig;
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
@@ -25,6 +25,7 @@ use super::call::Via;
 use super::connection::{self, Ended};
 use super::head::Names;
 use super::state::Shared;
+use super::tls::strict;
 use super::wire::{Connect, Fault};
 use crate::certs::{Authority, Name};
 use crate::policy::{BaseUrl, Host};
@@ -190,7 +191,7 @@ impl Leaves {
     }
 }
 
-/// TLS for one name: HTTP/1.1 alone, no early data, and no session that outlives its connection.
+/// TLS for one name.
 fn tls(
     authority: &Authority,
     host: &str,
@@ -207,15 +208,12 @@ fn tls(
         key: Arc::new(CertifiedKey::new(vec![leaf.certificate], key)),
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .ok()?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(one));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
-    Some((Arc::new(config), leaf.until))
+    Some((strict(config), leaf.until))
 }
 
 /// One certificate, for a client that asks for its very name; for an address, which a handshake cannot name, one that asks for none.

@@ -10,6 +10,7 @@ use super::model::{Credential, Envelope, HeaderRule, Route, SecretSource, SplitR
 use super::read::{Table, Value};
 use super::settings::Sources;
 use super::{secrets, url};
+use crate::terms::is_plain_word;
 
 const ROUTES: [&str; 6] = [
     "POST /chat/completions",
@@ -60,6 +61,20 @@ const FOR_CREDENTIALS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-ke
 
 fn is_owned(name: &str) -> bool {
     OWNED.contains(&name) || OWNED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a fault may show it: plain words with a `-` between, each with a capital or without.
+fn usual_header(name: &str) -> bool {
+    let plain = |word: &str| {
+        let first = word.chars().next().map(|c| c.to_ascii_lowercase());
+        is_plain_word(
+            &first
+                .into_iter()
+                .chain(word.chars().skip(1))
+                .collect::<String>(),
+        )
+    };
+    name.len() <= 64 && name.split('-').all(plain)
 }
 
 /// A header name in lower case.
@@ -114,6 +129,7 @@ fn fixed_credential(value: &Value<'_>, sources: &mut Sources) -> Option<Credenti
     };
     let found = secrets::from_table(&table)?;
     let secret = secrets::header_value(value, &found, scheme.as_deref())?;
+    let before = scheme.as_ref().map_or(0, |scheme| scheme.len() + 1);
     let source = SecretSource {
         origin: found.origin,
         scheme,
@@ -122,6 +138,7 @@ fn fixed_credential(value: &Value<'_>, sources: &mut Sources) -> Option<Credenti
     Some(Credential::Fixed {
         header: header?,
         value: secret,
+        scheme: before,
     })
 }
 
@@ -158,7 +175,7 @@ pub(super) fn headers(table: &Table<'_>, credential: &Credential) -> Vec<HeaderR
             pattern: pattern?,
         })
     };
-    names.entries().filter_map(rule).collect()
+    names.entries(usual_header).filter_map(rule).collect()
 }
 
 /// The pattern, for the whole value. It must stand by itself first, else `a)|(?:b` would step out of the anchors.

@@ -35,6 +35,8 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 use toml::de::DeTable;
 
+use crate::terms::fits_pin;
+
 /// The text of the embedded default policy.
 pub const DEFAULT: &str = include_str!("../../policies/default.toml");
 
@@ -208,7 +210,7 @@ fn typed(
     let (pin_max_age, placeholders) = settings::pins(&root);
     let mut hosts = BTreeMap::new();
     if let Some(table) = root.get("hosts").and_then(|value| value.names()) {
-        for (key, value) in table.entries() {
+        for (key, value) in table.entries(fits_pin) {
             if let Some(host) = host::host(key, &value, &placeholders, &mut secrets) {
                 hosts.insert(host.pin.clone(), Arc::new(host));
             }

@@ -337,6 +337,8 @@ pub enum Credential {
         header: HeaderName,
         /// The whole header value, scheme included.
         value: Secret,
+        /// Bytes of it before the secret itself: the scheme and its blank.
+        scheme: usize,
     },
 }
 

@@ -1,6 +1,6 @@
 //! A small typed reader over spanned TOML that gathers every fault.
 //!
-//! Promises: no key is passed over (a table is opened with the keys it may have), no value is coerced, and no fault quotes a value.
+//! Promises: no key is passed over (a table is opened with the keys it may have), no value is coerced, and no fault quotes a value, nor a name that may be a secret in the wrong place.
 //! A reading method that returns `None` has noted a fault, so a caller may go on with a default: the policy is not made.
 
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::Fault;
-use crate::terms::did_you_mean;
+use crate::terms::{HIDDEN_NAME, did_you_mean, shown_name};
 
 /// What every reader shares: where the text came from, and the faults so far.
 pub(super) struct Context<'a> {
@@ -70,9 +70,10 @@ impl<'a> Table<'a> {
         for key in self.table.keys() {
             if !known.contains(&key.get_ref().as_ref()) {
                 let near = did_you_mean(key.get_ref(), known.iter().copied());
+                let shown = shown_name(key.get_ref(), known.iter().copied());
                 self.context.fault(
                     key.span().start,
-                    &join(&self.key, key.get_ref()),
+                    &join(&self.key, shown),
                     format!("unknown key; remove it or correct its spelling{near}"),
                 );
             }
@@ -99,13 +100,22 @@ impl<'a> Table<'a> {
         value
     }
 
-    /// Every entry: for tables whose keys are names.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> {
-        self.table.iter().map(|(key, value)| {
+    /// Every entry: for tables whose keys are names. A fault shows those that are `usual`.
+    pub(super) fn entries(
+        &self,
+        usual: fn(&str) -> bool,
+    ) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+        self.table.iter().map(move |(key, value)| {
+            let name = key.get_ref().as_ref();
+            let name = if usual(name) {
+                name
+            } else {
+                shown_name(name, [])
+            };
             let value = Value {
                 context: self.context,
                 value: value.get_ref(),
-                key: join(&self.key, key.get_ref()),
+                key: join(&self.key, name),
                 at: key.span().start,
             };
             (key.get_ref().as_ref(), value)
@@ -280,10 +290,8 @@ impl<'a> Value<'a> {
 
 /// `table.key`, the key quoted where TOML asks for it, cut where it is absurdly long.
 fn join(table: &str, key: &str) -> String {
-    let bare = !key.is_empty()
-        && key
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    let bare = key == HIDDEN_NAME || (!key.is_empty() && key.bytes().all(plain));
     let mut shown = if bare {
         key.to_owned()
     } else {

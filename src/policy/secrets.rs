@@ -88,7 +88,9 @@ pub(super) fn from_environment(value: &Value<'_>) -> Option<Found> {
 /// A variable's name, where it looks like one: somebody may have written the secret itself there.
 fn shown(name: &str) -> &str {
     let usual = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
-    if name.len() <= 64 && name.bytes().all(usual) {
+    let digits = name.bytes().filter(u8::is_ascii_digit).count();
+    let words = name.split('_').all(|word| word.len() <= 16);
+    if name.len() <= 64 && name.bytes().all(usual) && words && digits <= 4 {
         name
     } else {
         "that is named here"

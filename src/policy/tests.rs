@@ -151,9 +151,14 @@ fn the_example_loads_where_its_files_are_and_not_where_they_are_missing() {
         b"hush-0123456789a"
     );
     match &host.credential {
-        Credential::Fixed { header, value } => {
+        Credential::Fixed {
+            header,
+            value,
+            scheme,
+        } => {
             assert_eq!(header, "authorization");
             assert_eq!(value.expose(), b"Bearer hush");
+            assert_eq!(&value.expose()[*scheme..], b"hush");
         }
         Credential::None | Credential::Client => panic!("{:?}", host.credential),
     }
@@ -1196,13 +1201,13 @@ fn a_vocabulary_adds_parameters_and_each_fault_has_its_place() {
         (
             "own = \"number\"",
             "\"o n\" = \"number\"".into(),
-            "\"o n\"".into(),
+            "(a key)".into(),
             "not a parameter name",
         ),
         (
             "own = \"number\"",
             format!("{long}n = \"number\""),
-            format!("{long}n"),
+            "(a key)".into(),
             "not a parameter name",
         ),
         (
@@ -1532,5 +1537,65 @@ fn a_slip_in_a_key_or_a_word_is_met_with_the_word_that_was_meant() {
             .map(|fault| format!("{}: {}", fault.key, fault.what))
             .collect();
         assert_eq!(told, [fault]);
+    }
+}
+
+#[test]
+fn a_name_that_may_be_a_secret_is_not_shown() {
+    let host = "[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\n";
+    // Each with the twin whose name can be shown.
+    for (text, key) in [
+        ("KEY = 1\n".to_owned(), "api_kez"),
+        (format!("{host}KEY = 1\n"), "hosts.local.api_kez"),
+        (
+            format!("{host}headers = {{ KEY = \"(\" }}\n"),
+            "hosts.local.headers.api_kez",
+        ),
+        (
+            format!("{host}vocabulary = {{ KEY = \"?\" }}\n"),
+            "hosts.local.vocabulary.api_kez",
+        ),
+        (
+            format!("{host}credential = {{ KEY = \"?\" }}\n"),
+            "hosts.local.credential.api_kez",
+        ),
+        ("[hosts.KEY]\nx = 1\n".to_owned(), "hosts.api_kez"),
+    ] {
+        for secret in ["sk-Key0123456789", "\"sk-Key 0123\"", "AKIAEXAMPLE"] {
+            let text = format!("version = 1\n{}", text.replace("KEY", secret));
+            let faults = load(&text).map(|_| ()).expect_err(&text);
+            let shown = format!("{faults:?}");
+            assert!(!shown.contains(secret.trim_matches('"')), "{shown}");
+            let hidden = key.replace("api_kez", "(a key)");
+            assert!(
+                faults.iter().any(|fault| fault.key.starts_with(&hidden)),
+                "{shown}"
+            );
+        }
+        let text = format!("version = 1\n{}", text.replace("KEY", "api_kez"));
+        let faults = load(&text).map(|_| ()).expect_err(&text);
+        assert!(
+            faults.iter().any(|fault| fault.key.starts_with(key)),
+            "{faults:?}"
+        );
+    }
+}
+
+#[test]
+fn a_variable_is_named_where_it_looks_like_one() {
+    for (name, shown) in [
+        ("OPENAI_API_KEY", true),
+        ("KEY_2", true),
+        ("AKIAEXAMPLEEXAMPLE00", false),
+        ("A1B2C3D4E5F6", false),
+        ("openai_key", false),
+    ] {
+        let text = format!(
+            "version = 1\n[hosts.local]\nbase_url = \"http://127.0.0.1:9/v1\"\ncredential = {{ env = \"{name}\" }}\n"
+        );
+        let faults = build(&text, None, &|_| None, Reads::Everything)
+            .map(|_| ())
+            .expect_err(&text);
+        assert_eq!(format!("{faults:?}").contains(name), shown, "{faults:?}");
     }
 }

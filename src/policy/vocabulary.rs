@@ -4,6 +4,7 @@
 
 use super::model::{Bind, Route};
 use super::read::Table;
+use crate::terms::is_plain_word;
 use crate::vocabulary::{Adding, Vocabularies};
 
 /// `bind` is `None` where it could not be told: that is a fault already.
@@ -16,7 +17,7 @@ pub(super) fn vocabulary(
         return Some(Vocabularies::default());
     };
     let names = value.names()?;
-    if names.entries().next().is_none() {
+    if names.entries(is_plain_word).next().is_none() {
         value.fault("empty; name at least one parameter, or leave the key out");
     }
     if bind.is_some_and(|bind| bind != Bind::Cover) {
@@ -32,7 +33,7 @@ pub(super) fn vocabulary(
         }
         return None;
     };
-    for (name, value) in names.entries() {
+    for (name, value) in names.entries(is_plain_word) {
         let Some(text) = value.raw().as_str() else {
             value.wrong_type("a type as a string, like \"number\"");
             continue;

@@ -19,6 +19,6 @@ pub use grammar::{
     fits_hash, fits_pin, fits_window,
 };
 pub use leaf::{EgressClass, Leaf, Step, Verdict};
-pub use nearest::{did_you_mean, nearest};
+pub use nearest::{HIDDEN_NAME, did_you_mean, is_plain_word, nearest, shown_name};
 pub use reason::{Reason, Side, reads_as_refusal};
 pub use secret::Secret;

@@ -110,40 +110,81 @@ async fn only_listed_headers_come_back() {
     );
 }
 
+/// The names of the fields that reach a client from a host with this scheme and secret.
+async fn relayed_beside(secret: Option<(&str, &str)>, fields: &str) -> Vec<String> {
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{fields}\r\n{{}}");
+    let scripted = Scripted::plays(vec![vec![Step::Request, say(answer), Step::Hold]]).await;
+    let mut host = host(scripted.port);
+    if let Some((scheme, secret)) = secret {
+        host.credential = Credential::Fixed {
+            header: http::header::AUTHORIZATION,
+            value: crate::terms::Secret::new(format!("{scheme}{secret}")),
+            scheme: scheme.len(),
+        };
+    }
+    let done = Way::to(host).call().await;
+    done.ok(b"{}");
+    let names = done.headers.iter().map(|field| field.split_once(": "));
+    let mut names: Vec<_> = names.map(|field| field.unwrap().0.to_owned()).collect();
+    names.sort();
+    assert_eq!(names.remove(0), "content-length");
+    names
+}
+
 #[tokio::test]
 async fn a_field_with_the_hosts_own_key_stays() {
-    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nOpenAI-Key: k=sk-12345;\r\nOpenAI-Version: 1\r\nX-Request-Id: sk-1234\r\n\r\n{}";
-    // With its scheme and without; and what is too short to be told from chance.
-    for (credential, stays) in [
-        (Some("Bearer sk-12345"), true),
-        (Some("sk-12345"), true),
-        (Some("Bearer sk-1234"), false),
-        (Some("sk-123456"), false),
+    let fields = "OpenAI-Key: k=sk-12345;\r\nOpenAI-Version: 1\r\nX-Request-Id: sk-1234\r\n";
+    // With its scheme and without, also where the scheme was written into the secret; and what is too short to be told from chance.
+    for (secret, stays) in [
+        (Some(("Bearer ", "sk-12345")), true),
+        (Some(("", "Bearer sk-12345")), true),
+        (Some(("", "sk-12345")), true),
+        (Some(("Bearer ", "sk-1234")), false),
+        (Some(("", "sk-1234")), false),
+        (Some(("", "sk-123456")), false),
         (None, false),
     ] {
-        let scripted = Scripted::plays(vec![vec![Step::Request, say(answer), Step::Hold]]).await;
-        let mut host = host(scripted.port);
-        if let Some(value) = credential {
-            host.credential = Credential::Fixed {
-                header: http::header::AUTHORIZATION,
-                value: crate::terms::Secret::new(value),
-            };
-        }
-        let done = Way::to(host).call().await;
-        done.ok(b"{}");
-        let mut want = vec![
-            "content-length: 2",
-            "openai-key: k=sk-12345;",
-            "openai-version: 1",
-            "x-request-id: sk-1234",
-        ];
+        let mut want = vec!["openai-key", "openai-version", "x-request-id"];
         if stays {
-            want.remove(1);
+            want.remove(0);
         }
-        let mut found = done.headers.clone();
-        found.sort();
-        assert_eq!(found, want, "{credential:?}");
+        assert_eq!(relayed_beside(secret, fields).await, want, "{secret:?}");
     }
+}
+
+#[tokio::test]
+async fn a_field_that_is_named_by_the_hosts_own_key_stays() {
+    // A name is in lower case on its way to the client, and case is all that is lost.
+    let fields = "OpenAI-sk-AbC12-3: 1\r\nx-RateLimit-SK-abc12-3-left: 1\r\nOpenAI-sk-AbC12: 1\r\n";
+    let all = [
+        "openai-sk-abc12",
+        "openai-sk-abc12-3",
+        "x-ratelimit-sk-abc12-3-left",
+    ];
+    for secret in [("Bearer ", "sk-aBc12-3"), ("", "sk-aBc12-3")] {
+        assert_eq!(relayed_beside(Some(secret), fields).await, all[..1]);
+    }
+    for other in [None, Some(("", "sk-abc12-4"))] {
+        assert_eq!(relayed_beside(other, fields).await, all);
+    }
+}
+
+#[tokio::test]
+async fn a_key_with_a_blank_in_it_stays() {
+    let fields = "OpenAI-A: k=correct-horse 7;\r\nOpenAI-B: Bearer sk-1;\r\nOpenAI-C: horse 7\r\n";
+    for (secret, want) in [
+        (("", "correct-horse 7"), ["openai-b", "openai-c"]),
+        (("Bearer ", "correct-horse 7"), ["openai-b", "openai-c"]),
+        // A short secret is told by its whole value.
+        (("Bearer ", "sk-1"), ["openai-a", "openai-c"]),
+    ] {
+        assert_eq!(relayed_beside(Some(secret), fields).await, want);
+    }
+    let all = ["openai-a", "openai-b", "openai-c"];
+    assert_eq!(
+        relayed_beside(Some(("", "correct-horse 8")), fields).await,
+        all
+    );
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
@@ -325,4 +326,155 @@ async fn a_ca_that_became_another_file_is_read_at_once_or_not() {
     }
     assert!(seen.lock().unwrap().bytes.is_empty());
     Way::to(tls_host(port, &at("good"))).call().await.ok(b"{}");
+}
+
+/// What a host of [`late`] sends of an answer that nobody asked for before the request, from its beginning or its end; the rest comes with the request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Piece {
+    Nothing,
+    First(usize),
+    AllBut(usize),
+}
+
+/// A host with a thread for each connection that answers each request, and sends a piece of another answer behind its first answer, or behind its handshake. Counts
+/// its connections and the bytes that it was sent.
+#[allow(clippy::disallowed_methods, reason = "a host that is not leafgate")]
+fn late(config: ServerConfig, piece: Piece, at_first: bool) -> (u16, Arc<[AtomicUsize; 2]>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (config, counts) = (
+        Arc::new(config),
+        Arc::new([(); 2].map(|()| AtomicUsize::new(0))),
+    );
+    let seen = counts.clone();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming().flatten() {
+            seen[0].fetch_add(1, Ordering::SeqCst);
+            let end = rustls::ServerConnection::new(config.clone()).unwrap();
+            let seen = seen.clone();
+            std::thread::spawn(move || {
+                let _ = speak_late(tcp, end, piece, at_first, &seen[1]);
+            });
+        }
+    });
+    (port, counts)
+}
+
+fn speak_late(
+    mut tcp: std::net::TcpStream,
+    mut end: rustls::ServerConnection,
+    piece: Piece,
+    at_first: bool,
+    bytes: &AtomicUsize,
+) -> std::io::Result<()> {
+    use std::io::{Read, Write};
+    const STALE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"stale\":1}";
+    let unasked =
+        |end: &mut rustls::ServerConnection, out: &mut Vec<u8>| -> std::io::Result<Vec<u8>> {
+            let mut record = Vec::new();
+            if piece != Piece::Nothing {
+                end.writer().write_all(STALE)?;
+                end.write_tls(&mut record)?;
+            }
+            let cut = match piece {
+                Piece::Nothing => 0,
+                Piece::First(len) => len,
+                Piece::AllBut(len) => record.len() - len,
+            };
+            let rest = record.split_off(cut);
+            out.extend(record);
+            Ok(rest)
+        };
+    tcp.set_nodelay(true)?;
+    let mut rest = Vec::new();
+    // The flight that lets the client through, and the piece behind it in one.
+    while at_first && rest.is_empty() && piece != Piece::Nothing {
+        end.read_tls(&mut tcp)?;
+        end.process_new_packets().map_err(std::io::Error::other)?;
+        let mut out = Vec::new();
+        while end.wants_write() {
+            end.write_tls(&mut out)?;
+        }
+        let half = end.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
+        if half || !end.is_handshaking() {
+            rest = unasked(&mut end, &mut out)?;
+        }
+        tcp.write_all(&out)?;
+    }
+    end.complete_io(&mut tcp)?;
+    for round in 0.. {
+        let (mut request, mut buf) = (Vec::new(), [0; 4096]);
+        while !request.ends_with(b"}") {
+            let len = rustls::Stream::new(&mut end, &mut tcp).read(&mut buf)?;
+            if len == 0 {
+                return Ok(());
+            }
+            bytes.fetch_add(len, Ordering::SeqCst);
+            request.extend_from_slice(&buf[..len]);
+        }
+        if !rest.is_empty() {
+            tcp.write_all(&rest)?;
+        }
+        // The answer and the piece behind it in one, so that the piece is there when the answer is.
+        let mut out = Vec::new();
+        end.writer().write_all(OK)?;
+        end.write_tls(&mut out)?;
+        rest = if round == 0 && !at_first {
+            unasked(&mut end, &mut out)?
+        } else {
+            Vec::new()
+        };
+        tcp.write_all(&out)?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_ends_in_the_next_call_is_no_answer_to_it() {
+    let ca = ca("root");
+    let file = written(&ca.pem);
+    for version in BOTH {
+        for (piece, connections) in [
+            (Piece::First(1), 2),
+            (Piece::First(4), 2),
+            (Piece::First(5), 2),
+            (Piece::AllBut(1), 2),
+            (Piece::AllBut(0), 2),
+            // The twin: the connection is kept.
+            (Piece::Nothing, 1),
+        ] {
+            let (port, seen) = late(welcoming(leaf(&ca, NAME), version), piece, false);
+            let way = Way::to(tls_host(port, file.path()));
+            for _ in 0..2 {
+                way.call().await.ok(b"{}");
+            }
+            assert_eq!(
+                seen[0].load(Ordering::SeqCst),
+                connections,
+                "{version:?} {piece:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_begins_before_the_first_call_is_no_answer_to_it() {
+    let ca = ca("root");
+    let file = written(&ca.pem);
+    for version in BOTH {
+        for piece in [Piece::First(3), Piece::AllBut(1), Piece::Nothing] {
+            let mut config = welcoming(leaf(&ca, NAME), version);
+            // Nothing may come between a record's pieces.
+            config.send_tls13_tickets = 0;
+            let (port, seen) = late(config, piece, true);
+            let way = Way::to(tls_host(port, file.path()));
+            let done = way.call().await;
+            if piece == Piece::Nothing {
+                done.ok(b"{}");
+            } else {
+                assert_eq!(done.reason, Some("connect_failed"), "{version:?} {piece:?}");
+                assert_eq!(seen[1].load(Ordering::SeqCst), 0, "no byte of the call");
+            }
+        }
+    }
 }
