@@ -10,6 +10,7 @@ mod grammar;
 mod leaf;
 mod nearest;
 mod reason;
+mod safe;
 mod secret;
 
 pub use blank::is_blank;
@@ -21,4 +22,5 @@ pub use grammar::{
 pub use leaf::{EgressClass, Leaf, Step, Verdict};
 pub use nearest::{did_you_mean, nearest};
 pub use reason::{Reason, Side, reads_as_refusal};
+pub use safe::{hides, safe};
 pub use secret::Secret;
