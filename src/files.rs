@@ -34,6 +34,26 @@ pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads a whole file of at most `most` bytes where the machine has the memory for it at once; a lack of it is an error and not the end of the process.
+pub(crate) fn read_large(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let file = open(path)?;
+    let len = file.metadata()?.len();
+    if len > most {
+        return Err(ErrorKind::FileTooLarge.into());
+    }
+    at_most(file, len)
+}
+
+/// A file's bytes, one more than `len` at most.
+pub(crate) fn at_most(file: File, len: u64) -> Result<Vec<u8>> {
+    let lacks = |_| Error::from(ErrorKind::OutOfMemory);
+    let mut bytes = Vec::new();
+    let room = usize::try_from(len.saturating_add(1)).map_err(|_| ErrorKind::OutOfMemory)?;
+    bytes.try_reserve_exact(room).map_err(lacks)?;
+    file.take(room as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// What tells one version of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
@@ -162,6 +182,16 @@ pub(crate) fn shell_word(path: &Path) -> String {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a test alone; the standard library has no call that makes a FIFO on every system"
+)]
+pub(crate) fn make_fifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo runs").success());
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -207,6 +237,24 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_does_not_fit_into_memory_is_an_error_and_not_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "text").unwrap();
+        for len in [u64::MAX, u64::MAX / 4] {
+            let why = at_most(open(&path).unwrap(), len).unwrap_err();
+            assert_eq!(why.kind(), ErrorKind::OutOfMemory);
+        }
+        assert_eq!(at_most(open(&path).unwrap(), 2).unwrap(), b"tex");
+        assert_eq!(read_large(&path, 4).unwrap(), b"text");
+        assert_eq!(
+            read_large(&path, 3).unwrap_err().kind(),
+            ErrorKind::FileTooLarge
+        );
+        assert!(read_large(Path::new("/dev/zero"), 4).is_err());
+    }
+
+    #[test]
     fn only_a_regular_file_is_opened_and_nothing_waits() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
@@ -215,7 +263,9 @@ mod tests {
         assert_eq!(read(&file, 3).unwrap_err().kind(), ErrorKind::FileTooLarge);
         assert!(open(dir.path()).is_err());
         assert!(open(Path::new("/dev/zero")).is_err());
-        // A socket stands for what has no bytes to read; a FIFO needs a call that the standard library has not.
+        let fifo = dir.path().join("fifo");
+        make_fifo(&fifo);
+        assert!(open(&fifo).is_err());
         let socket = dir.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         assert!(open(&socket).is_err());

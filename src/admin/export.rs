@@ -72,7 +72,10 @@ pub(super) async fn answer(query: &str, dir: &Path) -> Answer {
             export.write(&mut io::sink())
         });
         return match made.await {
-            Ok(Ok(manifest)) => json(StatusCode::OK, manifest.to_json()),
+            Ok(Ok(manifest)) => json(
+                StatusCode::OK,
+                ledger::ascii(&manifest.to_json().to_string()),
+            ),
             Ok(Err(Stopped::Read(fault))) => unreadable(&fault),
             Ok(Err(Stopped::Taker(_))) | Err(_) => text(
                 StatusCode::INTERNAL_SERVER_ERROR,

@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 
 use crate::ledger::{self, Filter, LedgerError, LedgerState, Page};
 use crate::metrics::{Metrics, Readings};
+use crate::terms::safe;
 
 /// Connections served at once; more wait.
 const MAX_CONNECTIONS: usize = 32;
@@ -303,7 +304,7 @@ async fn single(seq: &str, shared: &Arc<Shared>) -> Answer {
 fn unreadable(fault: &LedgerError) -> Answer {
     text(
         StatusCode::INTERNAL_SERVER_ERROR,
-        format!("leafgate: {fault}\n"),
+        format!("leafgate: {}\n", safe(&fault.to_string())),
     )
 }
 

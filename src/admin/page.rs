@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::Shared;
 use crate::ledger::{Filter, Page, Record};
+use crate::terms::safe;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -77,7 +78,7 @@ pub(super) fn render(shared: &Shared, filter: &Filter, page: &Page) -> String {
                 @if *filter != Filter::default() {
                     p {
                         "shown: "
-                        @for (key, value) in filter.parts() { code { (key) "=" (value) } " " }
+                        @for (key, value) in filter.parts() { code { (key) "=" (safe(&value)) } " " }
                     }
                 }
                 (table(page))
@@ -170,7 +171,7 @@ fn others(value: &Value) -> String {
     let members = value.as_object().into_iter().flatten();
     let parts: Vec<String> = members
         .filter(|(key, _)| !EVERYWHERE.contains(&key.as_str()))
-        .map(|(key, value)| format!("{key} {}", shown(value)))
+        .map(|(key, value)| format!("{} {}", safe(key), shown(value)))
         .collect();
     parts.join(" · ")
 }
@@ -201,11 +202,54 @@ fn leaf_class(value: &Value) -> &'static str {
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        Value::String(text) => safe(text).into_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            safe(&value.to_string()).into_owned()
+        }
     }
 }
 
 fn short(hash: &str) -> &str {
     hash.get(..12).unwrap_or(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_to_be_seen_in_a_record_is_shown_as_its_escape() {
+        let row = |text: &str| {
+            let mut value = serde_json::json!({"t": "decision", "seq": 1});
+            for key in [
+                "time",
+                "leaf",
+                "step",
+                "reason",
+                "verdict",
+                "fixture_id",
+                "host",
+                "call",
+                "field",
+            ] {
+                value[key] = text.into();
+            }
+            let own = serde_json::json!({"t": text, text: text});
+            let record = |value| Record {
+                seq: 1,
+                line: Vec::new(),
+                value,
+            };
+            row(&record(value)).into_string() + &row(&record(own)).into_string()
+        };
+        let hostile = row("a\u{1b}]0;x\u{7}\u{202e}\u{2069}");
+        assert!(!hostile.contains(crate::terms::hides), "{hostile}");
+        assert_eq!(
+            hostile
+                .matches("a\\u{1b}]0;x\\u{7}\\u{202e}\\u{2069}")
+                .count(),
+            12
+        );
+        assert_eq!(row("aé").matches("aé").count(), 12);
+    }
 }

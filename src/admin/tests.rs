@@ -1,5 +1,5 @@
 use super::*;
-use crate::ledger::{Export, Format};
+use crate::ledger::{Export, Format, ascii};
 use std::fmt::Write as _;
 use std::path::Path;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -311,7 +311,7 @@ async fn an_export_streams_the_bytes_that_the_command_writes() {
         .await;
         assert_eq!(status, 200, "{answer}");
         assert!(
-            answer.ends_with(&format!("{}\n", manifest.to_json())),
+            answer.ends_with(&format!("{}\n", ascii(&manifest.to_json().to_string()))),
             "{answer}"
         );
     }

@@ -1,6 +1,5 @@
 //! `explain`: the whole path of one card, dry. Nothing is sent, resolved or recorded.
 
-use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,8 +10,7 @@ use serde_json::json;
 
 use super::card::{facts, read, shown};
 use super::out::{Done, Failure, Out, Tone};
-use super::pin;
-use super::{policy, serve};
+use super::{input, pin, policy, serve};
 use crate::admit::{CallHead, CallId, Eligible, Plan, Refusal, SealedBody, Target, check_head};
 use crate::ingress::Live;
 use crate::policy::{Envelope, Policy};
@@ -45,20 +43,11 @@ pub(super) struct Args {
 }
 
 /// The body of the call; empty where none was named.
-fn body(args: &Args) -> Result<Bytes, Failure> {
-    let Some(file) = &args.body else {
-        return Ok(Bytes::new());
-    };
-    let read = if file.as_os_str() == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin()
-            .lock()
-            .read_to_end(&mut bytes)
-            .map(|_| bytes)
-    } else {
-        std::fs::read(file)
-    };
-    Ok(read.map_err(|error| Failure::file(file, &error))?.into())
+fn body(args: &Args, policy: &Policy) -> Result<Bytes, Failure> {
+    match &args.body {
+        Some(file) => Ok(input::body(file, policy.limits.body)?.into()),
+        None => Ok(Bytes::new()),
+    }
 }
 
 pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
@@ -71,7 +60,8 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     let decision = classify(&reading);
     let ruling = decision.ruling();
     let policy = Arc::new(policy::load_to_look(args.policy.as_ref())?);
-    let admitted = admission(decision, &policy, &args.path, body(args)?)?;
+    let body = body(args, &policy)?;
+    let admitted = admission(decision, &policy, &args.path, body)?;
     if args.json {
         let mut facts = facts(&args.card, &reading, &ruling);
         // `null` is the built-in one.

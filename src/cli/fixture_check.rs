@@ -3,7 +3,7 @@
 //! Promises: the text is shown on standard output and nowhere else; `--json` gives facts without text. It runs the rule that a call runs.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::fixture_learn::{named, note};
 use super::fixture_show::places;
 use super::out::{Done, Failure, Out, Tone, safe};
-use super::{policy, rooms};
+use super::{input, policy, rooms};
 use crate::fixture::{Finding, Fixture};
 use crate::policy::{Bind, Host};
 use crate::vocabulary::Vocabularies;
@@ -28,7 +28,7 @@ Example:
 A file that ends in .jsonl holds one body on each line. The text is shown: keep the output to yourself.
 Exits 1 where a body is not bound.")]
 pub(super) struct Args {
-    /// The body, or a .jsonl file with one body on each line
+    /// The body, or a .jsonl file with one body on each line; `-` is standard input
     #[arg(value_name = "BODY")]
     body: PathBuf,
     /// The fixture's id; needed where the lock file has more than one
@@ -88,11 +88,12 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     if against.policy.is_none() {
         note("the model is not judged without --policy");
     }
+    let most = policy.limits.body;
     let lines = args.body.extension().is_some_and(|e| e == "jsonl");
     if lines {
-        return each(args, &against, out);
+        return each(args, &against, most, out);
     }
-    let body = std::fs::read(&args.body).map_err(|error| Failure::file(&args.body, &error))?;
+    let body = input::body(&args.body, most)?;
     let verdict = against.verdict(&body);
     if args.json {
         out.json(&verdict.facts(None))?;
@@ -108,9 +109,8 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
 }
 
 /// One body on each line, read one after another.
-fn each(args: &Args, against: &Against, out: &mut Out) -> Result<Done, Failure> {
-    let fault = |error: &std::io::Error| Failure::file(&args.body, error);
-    let mut input = BufReader::new(File::open(&args.body).map_err(|e| fault(&e))?);
+fn each(args: &Args, against: &Against, most: u64, out: &mut Out) -> Result<Done, Failure> {
+    let mut input = input::Bodies::open(&args.body, most)?;
     let mut passing = match &args.passing {
         Some(file) => {
             let made = File::create(file).map_err(|error| Failure::file(file, &error))?;
@@ -118,34 +118,28 @@ fn each(args: &Args, against: &Against, out: &mut Out) -> Result<Done, Failure> 
         }
         None => None,
     };
-    let (mut number, mut bodies, mut bound) = (0_u64, 0_u64, 0_u64);
-    let mut line = Vec::new();
-    while input.read_until(b'\n', &mut line).map_err(|e| fault(&e))? > 0 {
-        number += 1;
-        let body = line.strip_suffix(b"\n").unwrap_or(&line);
-        if !body.trim_ascii().is_empty() {
-            bodies += 1;
-            let verdict = against.verdict(body);
-            bound += u64::from(verdict.bound);
-            if args.json {
-                out.json(&verdict.facts(Some(number)))?;
-            } else if verdict.bound {
-                let word = out.paint(Tone::Good, "bound", 0);
-                out.line(format!("line {number}: {word}"))?;
-            } else {
-                let word = out.paint(Tone::Bad, "not bound", 0);
-                out.line(format!("line {number}: {word}"))?;
-                verdict.why(out)?;
-            }
-            if let Some((file, to)) = &mut passing
-                && verdict.bound
-            {
-                to.write_all(body)
-                    .and_then(|()| to.write_all(b"\n"))
-                    .map_err(|error| Failure::file(file, &error))?;
-            }
+    let (mut bodies, mut bound) = (0_u64, 0_u64);
+    while let Some((number, body)) = input.next()? {
+        bodies += 1;
+        let verdict = against.verdict(body);
+        bound += u64::from(verdict.bound);
+        if args.json {
+            out.json(&verdict.facts(Some(number)))?;
+        } else if verdict.bound {
+            let word = out.paint(Tone::Good, "bound", 0);
+            out.line(format!("line {number}: {word}"))?;
+        } else {
+            let word = out.paint(Tone::Bad, "not bound", 0);
+            out.line(format!("line {number}: {word}"))?;
+            verdict.why(out)?;
         }
-        line.clear();
+        if let Some((file, to)) = &mut passing
+            && verdict.bound
+        {
+            to.write_all(body)
+                .and_then(|()| to.write_all(b"\n"))
+                .map_err(|error| Failure::file(file, &error))?;
+        }
     }
     if let Some((file, to)) = &mut passing {
         to.flush().map_err(|error| Failure::file(file, &error))?;

@@ -20,7 +20,7 @@ pub(super) use tell::note;
 
 use super::fixture_check::one_line;
 use super::out::{Done, Failure, Out};
-use super::{policy, rooms};
+use super::{input, policy, rooms};
 use crate::fixture::{self, Entry, Fixture, Learned, Proposal, Sample};
 use crate::policy::Policy;
 use crate::vocabulary::Vocabularies;
@@ -142,7 +142,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     }
     let subject = Subject::open(args)?;
     let capture = match &args.from {
-        Some(file) => capture::Captured::of(from(file, &args.route)?),
+        Some(file) => from(file, &args.route, subject.policy.limits.body)?,
         None => command::capture(&args.command, &subject.allowed, args.json, out)?,
     };
     if let Some(file) = &args.record {
@@ -269,16 +269,17 @@ fn models(samples: &[Sample]) -> Vec<String> {
     models
 }
 
-fn from(file: &Path, route: &str) -> Result<Vec<Sample>, Failure> {
-    let bytes = std::fs::read(file).map_err(|error| Failure::file(file, &error))?;
-    Ok(bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.trim_ascii().is_empty())
-        .map(|line| Sample {
+/// Bodies that were recorded, as far as a capture keeps them.
+fn from(file: &Path, route: &str, most: u64) -> Result<capture::Captured, Failure> {
+    let mut bodies = input::Bodies::open(file, most)?;
+    let mut kept = capture::Kept::default();
+    while let Some((_, body)) = bodies.next()? {
+        kept.keep(Sample {
             route: route.to_owned(),
-            body: line.to_vec(),
-        })
-        .collect())
+            body: body.to_vec(),
+        });
+    }
+    Ok(kept.captured)
 }
 
 /// Writes the bodies, one file for each route; the first route's file has the name itself.

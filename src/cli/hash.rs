@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use ring::{digest, hmac};
 use serde_json::json;
 
 use super::out::{Done, Failure, Out, safe};
+use crate::fixture::MOST_BYTES;
 use crate::terms::{FixtureHash, HashKind};
 
 /// Show the hash of files, as `fixture_hash` wants it.
@@ -52,14 +54,20 @@ impl Hasher {
         }
     }
 
-    /// Adds a file's bytes.
+    /// Adds a file's bytes: of a regular file, of a pipe by name, or of standard input for `-`.
     pub(super) fn file(&mut self, path: &Path) -> Result<(), Failure> {
-        let fault = |error| Failure::file(path, &error);
         let mut from: Box<dyn Read> = if path == Path::new("-") {
             Box::new(std::io::stdin().lock())
         } else {
-            Box::new(File::open(path).map_err(fault)?)
+            Box::new(open(path)?)
         };
+        self.all(path, &mut from, MOST_BYTES)
+    }
+
+    /// Adds at most so many bytes: more than that is no fixture, and a pipe may have no end.
+    fn all(&mut self, path: &Path, from: &mut dyn Read, most: u64) -> Result<(), Failure> {
+        let fault = |error| Failure::file(path, &error);
+        let mut left = most;
         let mut block = vec![0; 64 * 1024];
         loop {
             let read = match from.read(&mut block) {
@@ -68,6 +76,9 @@ impl Hasher {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(fault(error)),
             };
+            left = left
+                .checked_sub(read as u64)
+                .ok_or_else(|| too_long(path))?;
             match self {
                 Hasher::Plain(context) => context.update(&block[..read]),
                 Hasher::Keyed(context) => context.update(&block[..read]),
@@ -85,6 +96,30 @@ impl Hasher {
         digest.copy_from_slice(&bytes);
         FixtureHash::of(kind, &digest)
     }
+}
+
+/// A device is no file, and some have no end.
+fn open(path: &Path) -> Result<File, Failure> {
+    let fault = |error| Failure::file(path, &error);
+    let kind = std::fs::metadata(path).map_err(fault)?.file_type();
+    if kind.is_char_device() || kind.is_block_device() {
+        let name = path.display();
+        return Err(Failure::new(format!(
+            "{name}: a device, not a file; name a file, or - for standard input"
+        )));
+    }
+    let file = File::open(path).map_err(fault)?;
+    if file.metadata().map_err(fault)?.len() > MOST_BYTES {
+        return Err(too_long(path));
+    }
+    Ok(file)
+}
+
+fn too_long(path: &Path) -> Failure {
+    Failure::new(format!(
+        "{}: longer than 64 GiB, which a fixture's files are at most; it cannot be one",
+        path.display()
+    ))
 }
 
 /// The key in an environment variable that the command line names.

@@ -18,6 +18,7 @@ mod fixture_learn;
 mod fixture_show;
 mod hash;
 mod init;
+mod input;
 mod ledger;
 mod ledger_explain;
 mod ledger_export;

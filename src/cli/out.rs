@@ -3,13 +3,13 @@
 //! Promises: colour only on a terminal that wants it (`NO_COLOR`, `CLICOLOR` and `TERM=dumb` are honoured); text from outside is shown without
 //! control characters; a reader that went away ends the command quietly, with exit status 0.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
 
 use anstyle::{AnsiColor, Style};
 
 use crate::terms::Leaf;
+pub(super) use crate::terms::safe;
 
 /// How a command ended, where it did what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,21 +206,6 @@ pub(super) fn count(number: impl Into<u64>, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// The text without control characters, format characters and line breaks: what is printed cannot steer a terminal.
-pub(super) fn safe(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(|b| (b' '..=b'~').contains(&b)) {
-        return Cow::Borrowed(text);
-    }
-    // `escape_debug` keeps what a reader can see and escapes the rest; quotes stay as they are.
-    text.chars()
-        .map(|c| match c {
-            '"' | '\'' | '\\' => c.to_string(),
-            c => c.escape_debug().to_string(),
-        })
-        .collect::<String>()
-        .into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,11 +239,5 @@ mod tests {
             "\u{1b}[1m\u{1b}[31mhold\u{1b}[0m   "
         );
         assert_eq!(coloured.paint(Tone::Plain, "hold", 0), "hold");
-    }
-
-    #[test]
-    fn what_is_shown_cannot_steer_a_terminal() {
-        assert_eq!(safe("a b.json"), "a b.json");
-        assert_eq!(safe("é\u{1b}[2J\n\u{202e}"), "é\\u{1b}[2J\\n\\u{202e}");
     }
 }

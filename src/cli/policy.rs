@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::custody;
 use super::out::{Done, Failure, Out, Tone, safe};
-use crate::policy::{Fault, Policy};
+use crate::files;
+use crate::policy::{Fault, POLICY_BYTES, Policy};
 use crate::terms::is_plain_word;
 
 /// Check a policy file.
@@ -122,7 +123,10 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
 /// Each fault, and below it its line with a caret under the key.
 fn point(file: &Path, faults: &[Fault]) {
     // Where it cannot be read again, the faults say enough.
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let text = files::read(file, POLICY_BYTES)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .unwrap_or_default();
     // A line may be the inside of a string there.
     let long_strings = text.contains("\"\"\"") || text.contains("'''");
     for fault in faults {

@@ -683,3 +683,4 @@ fn a_stopped_ledger_is_rotated_sealed_and_pruned() {
 }
 
 mod ledger;
+mod reads;

@@ -16,7 +16,7 @@ use super::error::LedgerError;
 use super::hex::hex;
 use super::kept::small;
 use super::keys::{PUBLIC_FILE, VerifierKey};
-use super::look::{Record, Stopped, each, each_raw, end, gone};
+use super::look::{Record, Stopped, ascii, each, each_raw, end, gone};
 use super::past::Past;
 use super::query::Filter;
 use super::scan::Scan;
@@ -246,7 +246,7 @@ impl Export {
                 })?
             }
             Format::Ocsf => self.rows(&mut |row, _| match export_ocsf::event(row) {
-                Some(event) => writeln!(to, "{event}").map(|()| true),
+                Some(event) => writeln!(to, "{}", ascii(&event.to_string())).map(|()| true),
                 None => Ok(false),
             })?,
             Format::Html => {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::export::Row;
 use super::look::Record;
+use crate::terms::hides;
 
 /// Fields of a decision or of another record.
 const OWN: [&str; 29] = [
@@ -116,8 +117,8 @@ fn quoted(text: &str) -> String {
     } else {
         text.to_owned()
     };
-    // Line breaks and tabs are legal within quotes; every other control character is shown as its escape.
-    let hidden = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    // Line breaks and tabs are legal within quotes; every other character that is not to be seen is shown as its escape.
+    let hidden = |c: char| hides(c) && !matches!(c, '\n' | '\r' | '\t');
     let text = if text.contains(hidden) {
         text.chars().fold(String::new(), |mut shown, c| {
             if hidden(c) {
@@ -160,6 +161,7 @@ mod tests {
             ("=a,\"b\"", "\"'=a,\"\"b\"\"\""),
             ("two\r\nlines", "\"two\r\nlines\""),
             ("\u{1b}[2J\0", "\\u{1b}[2J\\u{0}"),
+            ("\u{202e}=1+1\u{2069}é", "\\u{202e}=1+1\\u{2069}é"),
         ] {
             assert_eq!(quoted(text), cell);
         }

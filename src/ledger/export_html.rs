@@ -1,6 +1,6 @@
 //! The page: one run, or whatever the filter takes, for a person to read, mail or print. No script, nothing loaded from anywhere.
 //!
-//! Promises: every value is escaped; the page's own policy allows its one style and nothing else; what it calls proven is what `verify` and the checkpoint's signature and root
+//! Promises: every value is escaped, also what is not to be seen in it, so that a record which `verify` finds forged cannot look like another; the page's own policy allows its one style and nothing else; what it calls proven is what `verify` and the checkpoint's signature and root
 //! say at the time it was made; of records beyond the checkpoint it says that nothing but the chain ties them.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::export::{Export, Row, Tally};
 use super::look::{Record, Stopped};
 use super::verify::verify;
-use crate::terms::Reason;
+use crate::terms::{Reason, safe};
 
 /// Rows on the page; a person reads no more, and a mail takes no more.
 const MOST_ROWS: u64 = 5_000;
@@ -303,10 +303,10 @@ fn top(export: &Export, tally: &Tally, found: &Found) -> Markup {
     html! {
         h1 { "leafgate ledger" }
         p.soft {
-            "log " code { (tally.logs.join(", ")) } " · records " code { (first) } " to " code { (last) }
-            " · " (from) " to " (until) " · filter "
+            "log " code { (safe(&tally.logs.join(", "))) } " · records " code { (first) } " to " code { (last) }
+            " · " (safe(&from)) " to " (safe(&until)) " · filter "
             @if filter.is_empty() { "none: every record" }
-            @for (key, value) in &filter { code { (key) "=" (value) } " " }
+            @for (key, value) in &filter { code { (key) "=" (safe(value)) } " " }
         }
         h2 { "Counts" }
         ul.counts {
@@ -332,7 +332,7 @@ fn proofs(export: &Export, tally: &Tally, problem: Option<&str>, checked: bool) 
     html! {
         h2 { "What is proven" }
         @match problem {
-            Some(problem) => p.hold { "Nothing. " (verify) " found the ledger not whole: " (problem) },
+            Some(problem) => p.hold { "Nothing. " (verify) " found the ledger not whole: " (safe(problem)) },
             None => p {
                 "When this page was made, " (verify)
                 " read every record in the ledger and found no fault: each record has its form and its place, and each follows the one before it by its hash."
@@ -384,7 +384,7 @@ fn line(row: &Row) -> Markup {
         .map_or("", |(_, name, _)| name);
     let host = record
         .text("host")
-        .map_or_else(|| get("host_pin"), str::to_owned);
+        .map_or_else(|| get("host_pin"), |host| safe(host).into_owned());
     html! {
         tr {
             td { (record.seq) }
@@ -452,7 +452,7 @@ fn others(record: &Record) -> String {
     let members = record.value.as_object().into_iter().flatten();
     let parts: Vec<String> = members
         .filter(|(key, _)| !usual.contains(&key.as_str()))
-        .map(|(key, value)| format!("{key} {}", shown(value)))
+        .map(|(key, value)| format!("{} {}", safe(key), shown(value)))
         .collect();
     parts.join(" · ")
 }
@@ -460,19 +460,19 @@ fn others(record: &Record) -> String {
 fn manifest(export: &Export, tally: &Tally) -> Markup {
     html! {
         h2 { "Manifest" }
-        p { "records " code { (tally.records) } " · rows " code { (tally.rows) } " · looked at up to seq " code { (export.end) } " (not included) · filter " code { (export.asked.to_json()) } }
+        p { "records " code { (tally.records) } " · rows " code { (tally.rows) } " · looked at up to seq " code { (export.end) } " (not included) · filter " code { (shown(&export.asked.to_json())) } }
         p { "records_sha256 " code { (tally.records_sha256) } " (SHA-256 over the records' lines, each with its newline: the file that the same filter gives as jsonl)" }
         @match &export.note {
             Some(note) => {
                 p { "checkpoint, " @if note.signed { "signed by the key of leafgate.pub" } @else { "NOT signed by the key of leafgate.pub" } ":" }
-                pre { (note.text) }
+                pre { @for line in note.text.lines() { (safe(line)) "\n" } }
             },
             None => p { "There is no checkpoint in the ledger's folder." },
         }
     }
 }
 
-/// A value as text; control and format characters as their escapes.
+/// A value as text.
 fn shown(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),
@@ -485,16 +485,7 @@ fn shown(value: &Value) -> String {
         }
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     };
-    let plain = |c: char| c == '"' || c == '\'' || c == '\\';
-    text.chars()
-        .map(|c| {
-            if plain(c) {
-                c.to_string()
-            } else {
-                c.escape_debug().to_string()
-            }
-        })
-        .collect()
+    safe(&text).into_owned()
 }
 
 /// The parts are tested here; the page is, with the exports.

@@ -7,7 +7,7 @@
 //! | hold; refused by admission; a message that never became a call | 2 Denied | 2 Blocked |
 //! | forwarded, and then refused at the host's address or identity with nothing sent | 2 Denied | 2 Blocked |
 //!
-//! Promises: every attribute that the class requires is there; the whole record stands in `unmapped`. A start, a stop or a reload is no HTTP activity and has no event.
+//! Promises: every attribute that the class requires is there; the whole record stands in `unmapped`; a line is ASCII alone, so what it holds steers no terminal. A start, a stop or a reload is no HTTP activity and has no event.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

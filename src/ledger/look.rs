@@ -4,7 +4,7 @@
 //! differ from the segments. What makes it quick: a segment whose first and last record lie outside the filter's span of time is not read, and a line that does not hold
 //! the filter's values as bytes is not read as JSON. It does not promise that the chain holds, nor that a line outside the one legal form is found:
 //! `verify` does. It takes no lock and never writes. What lies before the records that `pruned` begins from is not read: no checkpoint and no chain speaks for it, and
-//! `verify` does not read it either. However long a line or a segment is, it is read in blocks of one size and once.
+//! `verify` does not read it either. However long a segment is, it is read in blocks of one size and once, and no further than the first line that is too long.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -17,7 +17,7 @@ use super::error::{Fault, LedgerError, Problem};
 use super::past::Past;
 use super::query::{Filter, Sieve};
 use super::record::MAX_RECORD_BYTES;
-use super::scan::{SegmentFile, Tail, each_line, segments};
+use super::scan::{MOST_TORN, SegmentFile, Tail, each_line, segments};
 
 /// How much of a segment is read at once from its end.
 const BLOCK: u64 = 256 * 1024;
@@ -123,6 +123,26 @@ fn no_record(path: &Path) -> LedgerError {
         line: None,
         seq: None,
         fault: Fault::Form("a line is no record; leafgate ledger verify names it"),
+    })
+}
+
+/// A line that is longer than a record, with its place: the first such line of the segment.
+fn too_long(path: &Path) -> LedgerError {
+    let mut before = 0;
+    let tail = each_line(path, |_| {
+        before += 1;
+        Ok(())
+    });
+    if !tail.is_ok_and(|tail| tail == Tail::Long) {
+        return no_record(path);
+    }
+    let name = path.file_stem().and_then(|name| name.to_str());
+    let first: Option<u64> = name.and_then(|name| name.parse().ok());
+    LedgerError::Problem(Problem {
+        file: path.to_owned(),
+        line: Some(before + 1),
+        seq: first.and_then(|first| first.checked_add(before)),
+        fault: Fault::Long,
     })
 }
 
@@ -361,7 +381,7 @@ pub fn each(
             return Err(Stopped::Taker(error));
         }
         if tail? == Tail::Long {
-            return Err(Stopped::Read(no_record(&segment.path)));
+            return Err(Stopped::Read(too_long(&segment.path)));
         }
     }
     Ok(())
@@ -375,7 +395,7 @@ pub(super) fn each_raw(
     for segment in files(dir)? {
         let tail = each_line(&segment.path, |line| take(line, &segment.path))?;
         if tail == Tail::Long {
-            return Err(no_record(&segment.path));
+            return Err(too_long(&segment.path));
         }
     }
     Ok(())
@@ -423,8 +443,11 @@ impl<'a> Backward<'a> {
             start,
             held: Vec::new(),
         };
-        // What stands after the last newline is not part of the record yet, however long it is: it is let go of block by block.
+        // What stands after the last newline is not part of the record yet: it is let go of block by block.
         while lines.start > 0 && lines.held.is_empty() {
+            if start - lines.start > MOST_TORN {
+                return Err(too_long(path));
+            }
             lines.read_block()?;
             let end = memchr::memrchr(b'\n', &lines.held).map_or(0, |end| end + 1);
             lines.held.truncate(end);
@@ -460,7 +483,7 @@ impl<'a> Backward<'a> {
                 Some(end) => self.held.split_off(end + 1),
                 None if self.start == 0 => std::mem::take(&mut self.held),
                 // A line that is too long for a record is not gathered.
-                None if body > MAX_RECORD_BYTES => return Err(no_record(self.path)),
+                None if body > MAX_RECORD_BYTES => return Err(too_long(self.path)),
                 None => {
                     self.read_block()?;
                     continue;
@@ -468,18 +491,20 @@ impl<'a> Backward<'a> {
             };
             line.pop();
             if line.len() > MAX_RECORD_BYTES {
-                return Err(no_record(self.path));
+                return Err(too_long(self.path));
             }
             return Ok(Some(line));
         }
     }
 }
 
-/// Where the first so many lines of a file end, and how many of them there are; its length where it has fewer.
+/// Where the first so many lines of a file end, and how many of them there are; its length where it has fewer, or a place after more bytes without a newline than a
+/// torn tail has.
 fn end_of_line(file: &mut File, lines: u64) -> io::Result<(u64, u64)> {
     let mut block = vec![0; BLOCK as usize];
     let (mut at, mut left) = (0, lines);
-    while left > 0 {
+    let mut begun = 0;
+    while left > 0 && at - begun <= MOST_TORN + BLOCK {
         let read = match file.read(&mut block) {
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
@@ -493,6 +518,9 @@ fn end_of_line(file: &mut File, lines: u64) -> io::Result<(u64, u64)> {
             return Ok((at + end as u64 + 1, lines));
         }
         left -= ends.count() as u64;
+        if let Some(end) = memchr::memrchr(b'\n', &block[..read]) {
+            begun = at + end as u64 + 1;
+        }
         at += read as u64;
     }
     Ok((at, lines - left))

@@ -25,6 +25,9 @@ use crate::files;
 
 /// Read at once.
 const BLOCK: usize = 256 * 1024;
+/// What a crash leaves of a batch is shorter (the writer's `BATCH_BYTES`, with room for a file system that leaves zeros): more bytes without a newline are no torn
+/// tail, and are not read on. A file can be given any length at once.
+pub(super) const MOST_TORN: u64 = 16 << 20;
 
 /// A segment file and its first `seq`, as its name says.
 #[derive(Debug, Clone)]
@@ -467,6 +470,9 @@ pub(super) fn each_line(
             // Too long for a record. It may still be a torn tail: only its length counts.
             dropped += held as u64;
             held = 0;
+            if dropped > MOST_TORN {
+                return Ok(Tail::Long);
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 //! [`Policy::embedded`]. It reads `terms`, `vocabulary` and `certs`, nobody else.
 
 mod addresses;
+mod apart;
 mod confirm;
 mod effective;
 mod fault;
@@ -165,6 +166,7 @@ fn build(
         environment,
         closed: matches!(reads, Reads::AsClient),
         faults: RefCell::new(Vec::new()),
+        paths: RefCell::new(Vec::new()),
     };
     let policy = match DeTable::parse(text) {
         Err(error) => {
@@ -216,7 +218,7 @@ fn typed(
             }
         }
     }
-    Policy {
+    let policy = Policy {
         file: file.map(Path::to_owned),
         text_sha256: Sha256::digest(context.text).into(),
         hash: String::new(),
@@ -237,5 +239,7 @@ fn typed(
         },
         hosts,
         secrets,
-    }
+    };
+    apart::copy(context, &root, &policy);
+    policy
 }

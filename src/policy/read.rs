@@ -22,6 +22,8 @@ pub(super) struct Context<'a> {
     /// Whether a secret's file that this user may not read is no fault.
     pub(super) closed: bool,
     pub(super) faults: RefCell<Vec<(usize, Fault)>>,
+    /// Every path that was read so far, with its key.
+    pub(super) paths: RefCell<Vec<(String, PathBuf)>>,
 }
 
 impl<'a> Context<'a> {
@@ -284,7 +286,10 @@ impl<'a> Value<'a> {
             self.fault("not a path; name a file or folder");
             return None;
         }
-        Some(self.context.base.join(Path::new(text)))
+        let path = self.context.base.join(Path::new(text));
+        let named = (self.key.clone(), path.clone());
+        self.context.paths.borrow_mut().push(named);
+        Some(path)
     }
 }
 

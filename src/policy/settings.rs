@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Component, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::{
@@ -323,8 +323,6 @@ pub(super) fn ledger(root: &Table<'_>, base: &std::path::Path) -> LedgerSettings
     {
         if file.file_name().is_none() {
             value.fault("not a file; name a file, in a folder that is there");
-        } else if plain(&file).starts_with(plain(&ledger.dir)) {
-            value.fault("lies in ledger.dir, where it would be cut with the ledger; name a file elsewhere, best on another disk");
         }
         ledger.checkpoint_copy = Some(file);
     }
@@ -333,26 +331,6 @@ pub(super) fn ledger(root: &Table<'_>, base: &std::path::Path) -> LedgerSettings
         ledger.sync = sync;
     }
     ledger
-}
-
-/// The path with its `.` and `..` worked out, as far as its text says. The start looks through links too.
-fn plain(path: &std::path::Path) -> std::path::PathBuf {
-    let mut plain = std::path::PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir
-                if matches!(plain.components().next_back(), Some(Component::Normal(_))) =>
-            {
-                plain.pop();
-            }
-            Component::ParentDir
-            | Component::Normal(_)
-            | Component::RootDir
-            | Component::Prefix(_) => plain.push(part),
-        }
-    }
-    plain
 }
 
 pub(super) fn pins(root: &Table<'_>) -> (Duration, Vec<String>) {

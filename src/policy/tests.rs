@@ -516,6 +516,41 @@ fn settings_take_the_good_and_refuse_its_twin() {
             "ledger.checkpoint_copy",
         ),
         (
+            "[ledger]\ncheckpoint_copy = \"fixtures.lock.copy\"",
+            "[ledger]\ncheckpoint_copy = \"fixtures.lock\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[ledger]\ncheckpoint_copy = \"policy\"",
+            "[ledger]\ncheckpoint_copy = \"policy.toml\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[ledger]\ncheckpoint_copy = \"./certs/../policy.kept\"",
+            "[ledger]\ncheckpoint_copy = \"./certs/../policy.toml\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[ledger]\ncheckpoint_copy = \"cards2\"",
+            "[ledger]\ncheckpoint_copy = \"cards/ticket.json\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[ledger]\ncheckpoint_copy = \"card\"",
+            "[ledger]\ncheckpoint_copy = \"certs/../cards/new/x\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[fixtures]\nhmac_key = { file = \"secret\" }\n[ledger]\ncheckpoint_copy = \"other.lock.copy\"",
+            "[fixtures]\nhmac_key = { file = \"secret\" }\n[ledger]\ncheckpoint_copy = \"fixtures.lock\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
+            "[fixtures]\nhmac_key = { file = \"secret\" }\n[ledger]\ncheckpoint_copy = \"secret.copy\"",
+            "[fixtures]\nhmac_key = { file = \"secret\" }\n[ledger]\ncheckpoint_copy = \"./secret\"",
+            "ledger.checkpoint_copy",
+        ),
+        (
             "[ledger]\ncheckpoint_copy = \"kept\"",
             "[ledger]\ncheckpoint_copy = true",
             "ledger.checkpoint_copy",
@@ -1597,5 +1632,41 @@ fn a_variable_is_named_where_it_looks_like_one() {
             .map(|_| ())
             .expect_err(&text);
         assert_eq!(format!("{faults:?}").contains(name), shown, "{faults:?}");
+    }
+}
+
+#[test]
+fn the_checkpoints_copy_is_nothing_else_that_is_named_also_through_a_link_and_where_it_is_not_there()
+ {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink(folder.path(), at("link")).unwrap();
+    std::os::unix::fs::symlink(at("secret"), at("alias")).unwrap();
+    fs::remove_file(at("fixtures.lock")).unwrap();
+    fs::remove_dir(at("cards")).unwrap();
+    let more =
+        "[listen]\nproxy = \"unix:gate.sock\"\n[fixtures]\nhmac_key = { file = \"secret\" }\n";
+    let load = |copy: &str| {
+        let ledger = format!("version = 1\n{more}[ledger]\ncheckpoint_copy = \"{copy}\"\n");
+        load_in(&folder, &ledger)
+    };
+    let whole = |name: &str| folder.path().canonicalize().unwrap().join(name);
+    for (copy, says) in [
+        ("link/fixtures.lock", "fixtures.lock"),
+        ("link/policy.toml", "the policy file"),
+        ("cards/a.json", "cards.dir"),
+        ("link/ledger", "ledger.dir"),
+        ("alias", "fixtures.hmac_key.file"),
+        ("link/secret", "fixtures.hmac_key.file"),
+        ("gate.sock", "listen.proxy"),
+        (whole("fixtures.lock").to_str().unwrap(), "fixtures.lock"),
+    ] {
+        let faults = load(copy).unwrap_err();
+        assert_eq!(faults.len(), 1, "{copy}: {faults:?}");
+        assert_eq!(faults[0].key, "ledger.checkpoint_copy");
+        assert!(faults[0].what.contains(says), "{copy}: {}", faults[0].what);
+    }
+    for copy in ["link/kept", "secret.kept", "cards.kept", "certs/kept"] {
+        assert!(load(copy).is_ok(), "{copy}");
     }
 }

@@ -10,6 +10,7 @@ mod grammar;
 mod leaf;
 mod nearest;
 mod reason;
+mod safe;
 mod secret;
 
 pub use blank::is_blank;
@@ -21,4 +22,5 @@ pub use grammar::{
 pub use leaf::{EgressClass, Leaf, Step, Verdict};
 pub use nearest::{HIDDEN_NAME, did_you_mean, is_plain_word, nearest, shown_name};
 pub use reason::{Reason, Side, reads_as_refusal};
+pub use safe::{hides, safe};
 pub use secret::Secret;

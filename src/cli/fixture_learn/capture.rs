@@ -45,26 +45,17 @@ pub(super) struct Captured {
     pub(super) unknown: BTreeMap<String, usize>,
 }
 
-impl Captured {
-    /// Bodies from elsewhere.
-    pub(super) fn of(samples: Vec<Sample>) -> Captured {
-        let mut kept = Kept::default();
-        for sample in samples {
-            kept.keep(sample);
-        }
-        kept.captured
-    }
-}
-
+/// What is kept of the bodies that come.
 #[derive(Debug, Default)]
-struct Kept {
-    captured: Captured,
+pub(super) struct Kept {
+    pub(super) captured: Captured,
     seen: HashSet<(String, [u8; 32])>,
     bytes: usize,
 }
 
 impl Kept {
-    fn keep(&mut self, sample: Sample) {
+    /// Keeps a body that is new, as long as there is room.
+    pub(super) fn keep(&mut self, sample: Sample) {
         self.captured.calls += 1;
         let print = Sha256::digest(&sample.body).into();
         if self.seen.contains(&(sample.route.clone(), print)) {
@@ -245,7 +236,11 @@ mod tests {
             route: "/completions".into(),
             body: body.to_vec(),
         };
-        let captured = Captured::of(vec![sample(b"a"), sample(b"a"), sample(b"b")]);
+        let mut kept = Kept::default();
+        for body in [b"a", b"a", b"b"] {
+            kept.keep(sample(body));
+        }
+        let captured = &kept.captured;
         assert_eq!((captured.samples.len(), captured.calls), (2, 3));
         let mut kept = Kept {
             bytes: ALL,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::super::export_ocsf::SCHEMA;
+use super::super::look::each_raw;
 use super::*;
 
 /// Lines of one segment, each with the time that its place says: one a minute.
@@ -190,14 +191,37 @@ fn a_look_from_the_end_is_linear_and_names_a_line_that_is_too_long() {
     segment(dir.path(), 0, &[decided("01A", "release", "forward")]);
     let path = dir.path().join("000000000000.jsonl");
     let whole = std::fs::read(&path).expect("text");
-    // A tail without its newline is no record yet, however long it is.
+    // A tail without its newline is no record yet, as long as a crash can have left it.
     let mut torn = whole.clone();
-    torn.resize(whole.len() + (64 << 20), b'X');
+    torn.resize(whole.len() + (16 << 20), b'X');
     std::fs::write(&path, &torn).expect("written");
     let begun = std::time::Instant::now();
     assert_eq!(end(dir.path()).expect("readable"), 1);
     assert!(one(dir.path(), 1).expect("readable").is_none());
     assert_eq!(one(dir.path(), 0).expect("readable").expect("there").seq, 0);
+    assert!(
+        begun.elapsed() < std::time::Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    // A longer one is none, and is not read on: 20 GiB that are nowhere on the disk.
+    let file = std::fs::OpenOptions::new().write(true).open(&path);
+    file.expect("open").set_len(20 << 30).expect("long");
+    let begun = std::time::Instant::now();
+    let all = Export::new(dir.path(), Filter::default(), Format::Csv).map(|_| ());
+    for found in [
+        end(dir.path()).map(|_| ()),
+        one(dir.path(), 1).map(|_| ()),
+        page(dir.path(), &filter(&[("until", "1h")]), 1, usize::MAX).map(|_| ()),
+        all,
+        each_raw(dir.path(), |_, _| Ok(())),
+    ] {
+        let why = found.expect_err("too long").to_string();
+        let place = "000000000000.jsonl:2: record 1 is longer than 65,535 bytes";
+        assert!(why.contains(place), "{why}");
+    }
+    let report = verify(dir.path(), &mut |_, _| ()).expect("readable");
+    assert!(report.problem.is_some());
     assert!(
         begun.elapsed() < std::time::Duration::from_secs(5),
         "{:?}",
@@ -430,12 +454,21 @@ fn hostile_values_stay_text_in_every_export() {
     hostile["host_pin"] = json!({"len": 40, "mac": "ab".repeat(32)});
     hostile["reason"] = json!("\"><img src=x onerror=alert(1)>\u{1b}[2J\u{202e}");
     hostile["field"] = json!("two\r\nlines, \"quoted\"");
+    for (place, key) in ["time", "log", "attach", "leaf", "verdict", "route", "run"]
+        .iter()
+        .enumerate()
+    {
+        hostile[*key] = json!(format!(
+            "{}\u{1b}]0;x\u{7}\u{202e}\u{2069}\u{200f}",
+            "v".repeat(place)
+        ));
+    }
     segment(
         dir.path(),
         0,
         &[
             hostile,
-            json!({"t": "<b>", "</style>": "@sum", "call": "-1"}),
+            json!({"t": "<b>", "</style>": "@sum", "call": "-1", "k\u{1b}\u{202e}": 1, "host": "h\u{202e}", "time": "\u{1b}[2J\u{202e}"}),
         ],
     );
     let (page, _) = exported(dir.path(), Filter::default(), Format::Html);
@@ -460,6 +493,12 @@ fn hostile_values_stay_text_in_every_export() {
         csv.contains(",'-1,") && csv.contains("\\u{1b}[2J") && !csv.contains('\u{1b}'),
         "{csv}"
     );
+    let (events, _) = exported(dir.path(), Filter::default(), Format::Ocsf);
+    for shown in [&page, &csv, &events] {
+        let hidden = |c: char| crate::terms::hides(c) && !matches!(c, '\n' | '\r');
+        assert!(!shown.contains(hidden), "{shown}");
+    }
+    assert!(events.is_ascii() && events.contains("\\u202e"), "{events}");
     let (lines, _) = exported(dir.path(), Filter::default(), Format::Jsonl);
     let file = std::fs::read_to_string(dir.path().join("000000000000.jsonl")).expect("text");
     assert_eq!(lines, file, "as they stand");
