@@ -478,6 +478,22 @@ fn the_exit_status_is_the_commands_own() {
     }
 }
 
+/// A command that asks to be traced by its parent stops at a signal: that is no end.
+#[test]
+fn a_stop_is_no_end() {
+    if !possible("a_stop_is_no_end") {
+        return;
+    }
+    let gate = gate(&Host::ok());
+    // Who goes on is the one below, by a signal that nothing stops.
+    let script = "import ctypes, os, signal, time\nif os.fork() == 0:\n    time.sleep(0.7)\n    os.kill(os.getppid(), signal.SIGKILL)\n    os._exit(0)\nassert ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0\nprint('stops', flush=True)\nos.kill(os.getpid(), signal.SIGUSR1)";
+    let output = leafgate(&gate, &[], &["python3", "-c", script])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(137), "{}", told(&output));
+    assert_eq!(output.stdout, b"stops\n");
+}
+
 #[test]
 fn standard_input_and_outputs_pass() {
     if !possible("standard_input_and_outputs_pass") {

@@ -99,6 +99,26 @@ fn leafgates_own_files_can_be_neither_changed_nor_its_keys_read() {
     assert_eq!(gate.call(&support::card(json!({})), &body()).status, 200);
 }
 
+/// Under a lease `serve` could not read a policy that was changed, and the old one would stay in force.
+#[test]
+fn no_lease_can_be_taken_on_a_file() {
+    if !possible("no_lease_can_be_taken_on_a_file") {
+        return;
+    }
+    let host = Host::ok();
+    let (_top, gate) = nested(&host);
+    let script = "import fcntl, sys\nfor path in sys.argv[1:]:\n  for request in (fcntl.F_SETLEASE, 1040, fcntl.F_GETFL):\n    f = open(path)\n    try: fcntl.fcntl(f, request, fcntl.F_RDLCK); print('open', end=' ')\n    except OSError as e: print(e.errno, end=' ')\n    f.close()";
+    let paths = ["policy.toml", "fixtures.lock", "cards/seed-04.json"].map(|name| gate.path(name));
+    let mut words = vec!["python3", "-c", script];
+    words.extend(paths.iter().map(|path| path.to_str().unwrap()));
+    let output = leafgate(&gate, &[], &words).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text, "1 1 open ".repeat(3), "{}", told(&output));
+    let outside = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    let text = String::from_utf8_lossy(&outside.stdout);
+    assert_eq!(text.matches("open ").count(), 6, "{}", told(&outside));
+}
+
 /// Where the folder is mounted at another place as well, it is no other way to the same files.
 #[test]
 fn another_view_of_the_files_is_no_way_round() {

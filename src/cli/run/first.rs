@@ -125,7 +125,10 @@ fn own(command: Pid, signals: &SignalFd, direct: &mut BTreeMap<u8, Instant>) -> 
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
         if pid.as_raw_nonzero().get() == command.as_raw() {
             let signal = status.terminating_signal().map(|number| 128 + number);
-            let code = status.exit_status().or(signal).unwrap_or(255);
+            // Neither is a stop: the command asked to be traced by its parent, which this process is.
+            let Some(code) = status.exit_status().or(signal) else {
+                continue;
+            };
             return Some(u8::try_from(code).unwrap_or(255));
         }
     }

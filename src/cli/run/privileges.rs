@@ -169,8 +169,11 @@ fn pairs(unix: bool) -> Filter {
     filter([(libc::SYS_socketpair, rules)].into(), libc::EAFNOSUPPORT)
 }
 
+/// `F_SETLEASE`, and `F_SETDELEG`, its like since Linux 6.19.
+const LEASES: [i32; 2] = [1024, 1040];
+
 /// System calls and requests that act outside: keystrokes put into the terminal, rings that open sockets past this filter, keys whose look-up the kernel
-/// gives to a program outside (it may ask name servers).
+/// gives to a program outside (it may ask name servers), leases on files, which keep leafgate from reading a policy that was changed.
 fn calls() -> Filter {
     let terminal = [libc::TIOCSTI, libc::TIOCLINUX]
         .into_iter()
@@ -181,7 +184,12 @@ fn calls() -> Filter {
             SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, request)?])
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = [(libc::SYS_ioctl, terminal)].into();
+    let leases = LEASES
+        .into_iter()
+        .map(|request| SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, request)?]))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        [(libc::SYS_ioctl, terminal), (libc::SYS_fcntl, leases)].into();
     for call in [
         libc::SYS_io_uring_setup,
         libc::SYS_add_key,
