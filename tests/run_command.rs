@@ -364,6 +364,23 @@ fn the_environment_leads_to_leafgate_and_holds_no_key() {
         !text.contains("HTTP_PROXY") && !text.contains("sk-01"),
         "{text}"
     );
+
+    // What the policy names as a secret; the token is the client's as well.
+    let policy = std::fs::read_to_string(gate.path("policy.toml")).unwrap();
+    let token = "[listen]\ntoken_env = \"TOKEN_7\"\n";
+    let credential = "credential = { env = \"SECRET_7\", header = \"x-key\" }\n";
+    let named = format!("{}{credential}", policy.replace("[listen]\n", token));
+    std::fs::write(gate.path("policy.toml"), named).unwrap();
+    for (options, there) in [(&[][..], false), (&["--keep-env"], true)] {
+        let mut run = leafgate(&gate, options, &["env"]);
+        let output = run
+            .env("SECRET_7", "s")
+            .env("TOKEN_7", "0123456789abcdef")
+            .output();
+        let text = told(&output.unwrap());
+        assert_eq!(text.contains("SECRET_7=s"), there, "{text}");
+        assert!(text.contains("TOKEN_7=0123456789abcdef"), "{text}");
+    }
 }
 
 #[test]

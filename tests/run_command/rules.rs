@@ -193,6 +193,12 @@ fn where_a_file_cannot_be_kept_the_command_does_not_run_unless_trusted() {
     std::fs::hard_link(gate.path("cards/seed-04.json"), &twice).unwrap();
     refused(&own, "has another name");
     std::fs::remove_file(&twice).unwrap();
+    // As `cp -al` leaves them.
+    for name in ["leafgate.key", "000000000000.jsonl"] {
+        std::fs::hard_link(gate.path("ledger").join(name), &twice).unwrap();
+        refused(&own, "a file of the ledger (");
+        std::fs::remove_file(&twice).unwrap();
+    }
     assert_eq!(run(&own, &[]).0, Some(0));
 
     // What is not there the command could make: unless its user may not.
@@ -208,6 +214,53 @@ fn where_a_file_cannot_be_kept_the_command_does_not_run_unless_trusted() {
     refused(&other.join("policy.toml"), "cards.dir (");
     std::fs::create_dir(other.join("cards")).unwrap();
     assert_eq!(run(&other.join("policy.toml"), &[]).0, Some(0));
+}
+
+/// A descriptor leads past every mount to the file behind it.
+#[test]
+fn a_kept_file_is_not_handed_in() {
+    if !possible("a_kept_file_is_not_handed_in") {
+        return;
+    }
+    let host = Host::ok();
+    let (_top, gate) = nested(&host);
+    std::fs::write(gate.path("other"), "x").unwrap();
+    let before = files(&gate.path("cards"));
+    let script = "import os\nfor n in (0, 1):\n    try: os.write(os.open(f'/proc/self/fd/{n}', os.O_WRONLY | os.O_APPEND), b' '); os.write(2, b'wrote ')\n    except OSError: pass";
+    let run = |name: &str, output: bool, options: &[&str]| {
+        let mut run = leafgate(&gate, options, &["python3", "-c", script]);
+        let mut open = std::fs::OpenOptions::new();
+        open.read(!output).append(output);
+        let file = open.open(gate.path(name)).unwrap();
+        run.stdin(Stdio::null()).stdout(Stdio::null());
+        if output {
+            run.stdout(file);
+        } else {
+            run.stdin(file);
+        }
+        run.output().unwrap()
+    };
+    for (name, output) in [
+        ("policy.toml", false),
+        ("cards/seed-04.json", false),
+        ("cards/seed-04.json", true),
+        ("credential", false),
+        ("ledger/leafgate.key", false),
+    ] {
+        let ended = run(name, output, &[]);
+        assert_eq!(ended.status.code(), Some(2), "{name}: {}", told(&ended));
+        let handed = if output { "output" } else { "input" };
+        let line = format!("standard {handed} is ");
+        assert!(told(&ended).contains(&line), "{}", told(&ended));
+    }
+    assert_eq!(files(&gate.path("cards")), before);
+    // Each does what it says with a file that is nobody's, and where the command is trusted.
+    for (name, output) in [("other", false), ("other", true)] {
+        let ended = run(name, output, &[]);
+        assert!(told(&ended).contains("wrote"), "{}", told(&ended));
+    }
+    let ended = run("fixtures.lock", false, &["--trust-command"]);
+    assert!(told(&ended).contains("wrote"), "{}", told(&ended));
 }
 
 /// A user who owns none of it: nothing is refused, since nothing could be made or changed.
@@ -230,9 +283,15 @@ fn another_users_files_need_no_trust() {
     std::fs::hard_link(gate.path("policy.toml"), gate.path("again")).unwrap();
     let ledger = std::fs::metadata(gate.path("ledger")).unwrap();
     assert_eq!(ledger.permissions().mode() & 0o077, 0);
+    std::fs::hard_link(gate.path("credential"), gate.path("backup")).unwrap();
     let run = leafgate(&gate, &[], &["true"]);
     let output = through(&user, &run).output().unwrap();
     assert!(output.status.success(), "{}", told(&output));
+    // Where it could be read, another name would show it.
+    mode(&gate.path("credential"), 0o644);
+    let output = through(&user, &run).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("credential ("), "{}", told(&output));
     let output = leafgate(&gate, &[], &["true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
 }

@@ -1,10 +1,12 @@
 //! The environment of the command: where leafgate is, and nothing that points elsewhere.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::super::doctor;
 use super::way::Way;
+use crate::policy::{Origin, Policy};
 
 /// Where a client library looks for its base URL, and whether `/v1` is part of it.
 const BASES: [(&str, &str); 3] = [
@@ -20,14 +22,37 @@ const ROOTS: [&str; 3] = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_
 /// One change: set, or removed.
 pub(super) type Change = (OsString, Option<OsString>);
 
+/// The variables that hold leafgate's own secrets; without the token, which is the client's as well.
+pub(super) fn secret(policy: &Policy) -> BTreeSet<&OsStr> {
+    let own = policy
+        .secrets
+        .iter()
+        .filter(|&(key, _)| key != "listen.token");
+    own.filter_map(|(_, secret)| match &secret.origin {
+        Origin::Env(name) => Some(OsStr::new(name)),
+        Origin::File(_) => None,
+    })
+    .collect()
+}
+
+/// The keys of hosts.
+#[derive(Debug)]
+pub(super) struct Keys<'a> {
+    /// `--keep-env`: they stay.
+    pub(super) keep: bool,
+    /// Variables that hold one, whatever it looks like.
+    pub(super) secret: BTreeSet<&'a OsStr>,
+}
+
 /// What to change in this environment.
 pub(super) fn changes(
     variables: &[(OsString, OsString)],
     way: &Way,
     card: Option<&str>,
     ca: Option<&Path>,
-    keep: bool,
+    keys: &Keys<'_>,
 ) -> Vec<Change> {
+    let secret = |name: &OsStr| !keys.keep && keys.secret.contains(name);
     let mut changes: Vec<Change> = Vec::new();
     let mut set = |name: &str, value: &OsStr| changes.push((name.into(), Some(value.into())));
     let base = way.base(card);
@@ -55,7 +80,10 @@ pub(super) fn changes(
             let text = value.to_string_lossy();
             // A card in the key would be the second of the call.
             let second = card.is_some() && text.starts_with("card:");
-            !text.is_empty() && !second && (keep || !doctor::is_key(&text))
+            !text.is_empty()
+                && !second
+                && !secret(name.as_ref())
+                && (keys.keep || !doctor::is_key(&text))
         });
         if !kept {
             set(name, "unused".as_ref());
@@ -64,10 +92,11 @@ pub(super) fn changes(
     for (name, value) in variables {
         let text = name.to_string_lossy();
         let proxy = text.to_ascii_lowercase().ends_with("_proxy");
-        let key =
-            !keep && doctor::KEYS.contains(&&*text) && doctor::is_key(&value.to_string_lossy());
+        let key = !keys.keep
+            && doctor::KEYS.contains(&&*text)
+            && doctor::is_key(&value.to_string_lossy());
         let set = changes.iter().any(|(own, _)| own == name);
-        if !set && (proxy || key) {
+        if !set && (proxy || key || secret(name)) {
             changes.push((name.clone(), None));
         }
     }
@@ -101,7 +130,11 @@ mod tests {
             .iter()
             .map(|&(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        for (name, value) in changes(&variables, &way, card, None, keep) {
+        let keys = Keys {
+            keep,
+            secret: ["EXAMPLE_KEY", "ANTHROPIC_API_KEY"].map(OsStr::new).into(),
+        };
+        for (name, value) in changes(&variables, &way, card, None, &keys) {
             let name = name.into_string().unwrap();
             match value {
                 Some(value) => all.insert(name, value.into_string().unwrap()),
@@ -139,6 +172,16 @@ mod tests {
         assert!(!all.contains_key("GROQ_API_KEY"));
         let all = after(&before, None, false, true);
         assert_eq!((&*all["OPENAI_API_KEY"], &*all["GROQ_API_KEY"]), (KEY, KEY));
+    }
+
+    #[test]
+    fn what_the_policy_names_as_a_secret_stays_outside_however_short() {
+        let before = [("EXAMPLE_KEY", "short"), ("ANTHROPIC_API_KEY", "short")];
+        let all = after(&before, None, false, false);
+        assert!(!all.contains_key("EXAMPLE_KEY"));
+        assert_eq!(all["ANTHROPIC_API_KEY"], "unused");
+        let all = after(&before, None, false, true);
+        assert!(before.iter().all(|&(name, value)| all[name] == value));
     }
 
     #[test]

@@ -49,7 +49,11 @@ pub(super) fn run(args: &Args) -> Result<Done, Failure> {
     let server = Server::of(&policy, way.address, args.served_by);
     bridge::reachable(&server, args.policy.as_deref())?;
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let changes = environment::changes(&variables, &way, card, ca.as_deref(), args.keep_env);
+    let keys = environment::Keys {
+        keep: args.keep_env,
+        secret: environment::secret(&policy),
+    };
+    let changes = environment::changes(&variables, &way, card, ca.as_deref(), &keys);
     let (ours, theirs) = hand::pair().map_err(|error| Failure::of(&error))?;
     let mut inside = stage::inside(args, &way, &changes, shields, theirs)
         .map_err(|error| Failure::new(format!("leafgate could not start itself again: {error}")))?;
@@ -82,7 +86,7 @@ fn shields(policy: &Policy, trusted: bool) -> Result<Vec<Shield>, Failure> {
         }
     } else if !rules.open.is_empty() {
         let mut lines = rules.open;
-        lines.push("leafgate reads these, and the command could change them: it was not run. Mend each, run the command as another user than the files' own, or trust it with --trust-command".to_owned());
+        lines.push("leafgate reads these, and the command could change or read them: it was not run. Mend each, run the command as another user than the files' own, or trust it with --trust-command".to_owned());
         return Err(Failure::Lines(lines));
     }
     Ok(rules.shields())

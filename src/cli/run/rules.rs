@@ -3,13 +3,14 @@
 //! The command runs as the user who started `run`, who is often the user of `serve`. Whoever writes the policy, a card, the lock file or a glue file decides
 //! what may leave. A fixture's own text is not among them: the lock file has its hash, and leafgate holds what no longer matches.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD};
+use rustix::fs::{Access, AtFlags, CWD, OFlags};
 use rustix::io::Errno;
 
 use super::super::out::Failure;
@@ -25,6 +26,9 @@ const LINKS: usize = 40;
 /// Where a command's files for a while are.
 const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
 
+const ANOTHER: &str =
+    "has another name (a hard link), which the command could use; copy it, and name the copy";
+
 /// What is laid, and what of it cannot be kept from the command.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
@@ -32,6 +36,8 @@ pub(super) struct Rules {
     /// One line for each.
     pub(super) open: Vec<String>,
     mounts: Vec<Mount>,
+    /// Device and inode of each file, how it is kept, and its name.
+    kept: BTreeMap<(u64, u64), (How, String)>,
 }
 
 /// What the policy names, the policy itself, and this program.
@@ -48,7 +54,7 @@ pub(super) fn of(policy: &Policy) -> Result<Rules, Failure> {
     }
     rules.cards(&policy.cards_dir);
     rules.fixtures(policy)?;
-    rules.add("ledger.dir", &policy.ledger.dir, How::Hide);
+    rules.ledger(&policy.ledger.dir);
     if let Some(copy) = &policy.ledger.checkpoint_copy {
         rules.copy(copy);
     }
@@ -80,6 +86,10 @@ pub(super) fn of(policy: &Policy) -> Result<Rules, Failure> {
         }
     }
     rules.program();
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    rules.given("standard input", stdin.as_fd());
+    rules.given("standard output", stdout.as_fd());
+    rules.given("standard error", stderr.as_fd());
     Ok(rules)
 }
 
@@ -94,10 +104,42 @@ impl Rules {
         match self.walk(path) {
             Err(why) => self.open.push(place(&why)),
             Ok(None) => {}
-            Ok(Some(at)) if other_name(&at) => self.open.push(place(
-                "has another name (a hard link), which the command could use; copy it, and name the copy",
-            )),
-            Ok(Some(at)) => self.lay(at, how),
+            Ok(Some(at)) if other_name(&at, how) => self.open.push(place(ANOTHER)),
+            Ok(Some(at)) => {
+                self.know(what, &at, how);
+                self.lay(at, how);
+            }
+        }
+    }
+
+    fn know(&mut self, what: &str, file: &Path, how: How) {
+        if let Ok(facts) = std::fs::metadata(file)
+            && facts.is_file()
+        {
+            let name = format!("{what} ({})", file.display());
+            self.kept
+                .entry((facts.dev(), facts.ino()))
+                .or_insert((how, name));
+        }
+    }
+
+    /// A descriptor that the command gets as it is: by `/proc/self/fd` the file behind it can be opened anew, past every mount.
+    fn given(&mut self, name: &str, given: BorrowedFd<'_>) {
+        let Ok(facts) = rustix::fs::fstat(given) else {
+            return;
+        };
+        let Some((how, what)) = self.kept.get(&(facts.st_dev, facts.st_ino)) else {
+            return;
+        };
+        let opened = rustix::fs::fcntl_getfl(given).unwrap_or(OFlags::RDWR);
+        let writes = opened.intersects(OFlags::WRONLY | OFlags::RDWR);
+        let own = facts.st_uid == rustix::process::geteuid().as_raw();
+        // By the descriptor, since the name may be in a folder that is closed to this user.
+        let door = format!("/proc/self/fd/{}", given.as_raw_fd());
+        if *how == How::Hide || writes || own || can_change(Path::new(&door)) {
+            self.open.push(format!(
+                "{name} is {what}, which the command could open anew by it; give it a copy or a pipe (`cat FILE |`)"
+            ));
         }
     }
 
@@ -130,7 +172,21 @@ impl Rules {
                 Err(_) if facts.is_file() && facts.nlink() > 1 => {
                     self.add("a card", &path, How::Read);
                 }
-                Err(_) => {}
+                Err(_) => self.know("a card", &path, How::Read),
+            }
+        }
+    }
+
+    /// The folder is covered; a second name of a file in it (a backup by `cp -al` makes one for each) is not.
+    fn ledger(&mut self, dir: &Path) {
+        self.add("ledger.dir", dir, How::Hide);
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            self.know("a file of the ledger", &path, How::Hide);
+            if other_name(&path, How::Hide) {
+                let place = path.display();
+                self.open
+                    .push(format!("a file of the ledger ({place}) {ANOTHER}"));
             }
         }
     }
@@ -158,6 +214,7 @@ impl Rules {
         if let Ok(own) = std::env::current_exe()
             && let Ok(Some(at)) = self.walk(&own)
         {
+            self.know("this program", &at, How::Read);
             self.lay(at, How::Read);
         }
     }
@@ -282,10 +339,13 @@ fn can_change(folder: &Path) -> bool {
     }
 }
 
-/// Whether a file has another name, under which this user could write to it or read it.
-fn other_name(file: &Path) -> bool {
-    std::fs::metadata(file)
-        .is_ok_and(|facts| facts.is_file() && facts.nlink() > 1 && can_change(file))
+/// Whether a file has another name, under which this user could write to it; or, where it shall not be seen, read it.
+fn other_name(file: &Path, how: How) -> bool {
+    let open = || {
+        let read = || rustix::fs::accessat(CWD, file, Access::READ_OK, AtFlags::EACCESS);
+        can_change(file) || (how == How::Hide && read().is_ok())
+    };
+    std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.nlink() > 1 && open())
 }
 
 fn same(view: &Path, own: &Path) -> bool {
