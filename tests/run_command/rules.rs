@@ -146,6 +146,47 @@ fn another_view_of_the_files_is_no_way_round() {
     assert_eq!(text, "open\nopen\nTrue 13\n", "{}", told(&output));
 }
 
+/// The policy is named by a read-only mount of a folder that can be written by its own name.
+#[test]
+fn a_read_only_view_does_not_leave_the_other_one_open() {
+    if !possible("a_read_only_view_does_not_leave_the_other_one_open") {
+        return;
+    }
+    let host = Host::ok();
+    let (top, gate) = nested(&host);
+    let data = top.path().join("a/data");
+    std::fs::create_dir(&data).unwrap();
+    for name in ["fixtures.lock", "glue.json", "seed-04.txt"] {
+        std::fs::copy(gate.path(name), data.join(name)).unwrap();
+    }
+    let text = std::fs::read_to_string(gate.path("policy.toml")).unwrap();
+    let text = text.replace("\"fixtures.lock\"", "\"../data/fixtures.lock\"");
+    std::fs::write(gate.path("policy.toml"), text).unwrap();
+    let view = tempfile::tempdir().unwrap();
+    let inner = gate.dir.path().strip_prefix(top.path()).unwrap();
+
+    let script = "import os, sys\ndef rename(p): os.rename(p, p + '.away'); os.rename(p + '.away', p)\ndef write(p): open(p, 'a').close()\nfor f, p in ((write, 'policy.toml'), (write, 'cards/new.json'), (write, '../data/fixtures.lock'), (write, '../data/glue.json'), (rename, '../data'), (rename, '.')):\n    try: f(os.path.realpath(p)); print('open', end=' ')\n    except OSError as e: print(e.errno, end=' ')\nos.path.exists('cards/new.json') and os.unlink('cards/new.json')";
+    let bind =
+        "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\" && shift 2 && exec \"$@\"";
+    let mut sandbox = ["unshare", "-Urm", "sh", "-c", bind, "sh"]
+        .map(str::to_owned)
+        .to_vec();
+    sandbox.extend([top.path(), view.path()].map(|path| path.to_str().unwrap().to_owned()));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_leafgate"));
+    run.args(["run", "--policy"])
+        .arg(view.path().join(inner).join("policy.toml"))
+        .args(["--", "python3", "-c", script])
+        .current_dir(gate.dir.path());
+    let output = through(&sandbox, &run).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text, "30 30 30 30 16 16 ", "{}", told(&output));
+    let mut bare = Command::new("python3");
+    bare.args(["-c", script]).current_dir(gate.dir.path());
+    let output = through(&sandbox, &bare).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text, "open ".repeat(6), "{}", told(&output));
+}
+
 /// Each case with what mends it.
 #[test]
 fn where_a_file_cannot_be_kept_the_command_does_not_run_unless_trusted() {

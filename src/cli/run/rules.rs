@@ -104,7 +104,7 @@ impl Rules {
         match self.walk(path) {
             Err(why) => self.open.push(place(&why)),
             Ok(None) => {}
-            Ok(Some(at)) if other_name(&at, how) => self.open.push(place(ANOTHER)),
+            Ok(Some(at)) if self.other_name(&at, how) => self.open.push(place(ANOTHER)),
             Ok(Some(at)) => {
                 self.know(what, &at, how);
                 self.lay(at, how);
@@ -136,7 +136,7 @@ impl Rules {
         let own = facts.st_uid == rustix::process::geteuid().as_raw();
         // By the descriptor, since the name may be in a folder that is closed to this user.
         let door = format!("/proc/self/fd/{}", given.as_raw_fd());
-        if *how == How::Hide || writes || own || can_change(Path::new(&door)) {
+        if *how == How::Hide || writes || own || self.can_change(Path::new(&door)) {
             self.open.push(format!(
                 "{name} is {what}, which the command could open anew by it; give it a copy or a pipe (`cat FILE |`)"
             ));
@@ -149,7 +149,7 @@ impl Rules {
             self.add("ledger.checkpoint_copy", file, How::Read);
             self.lay(folder, How::Read);
         } else if std::path::absolute(file)
-            .is_ok_and(|whole| whole.parent().is_some_and(can_change))
+            .is_ok_and(|whole| whole.parent().is_some_and(|at| self.can_change(at)))
         {
             self.open.push(format!(
                 "ledger.checkpoint_copy ({}) is replaced while leafgate runs, where the command works; give it a folder of its own",
@@ -183,7 +183,7 @@ impl Rules {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
             self.know("a file of the ledger", &path, How::Hide);
-            if other_name(&path, How::Hide) {
+            if self.other_name(&path, How::Hide) {
                 let place = path.display();
                 self.open
                     .push(format!("a file of the ledger ({place}) {ANOTHER}"));
@@ -221,7 +221,8 @@ impl Rules {
 
     fn lay(&mut self, at: PathBuf, how: How) {
         // What the command's user can neither write to nor replace is as it must be.
-        let fixed = !can_change(&at) && !at.parent().is_some_and(can_change);
+        let fixed =
+            !self.can_change(&at) && !at.parent().is_some_and(|folder| self.can_change(folder));
         if how == How::Read && at.is_file() && fixed {
             return;
         }
@@ -247,10 +248,10 @@ impl Rules {
             let next = at.join(&name);
             let facts = match std::fs::symlink_metadata(&next) {
                 Ok(facts) => facts,
-                Err(error) => return unseen(&at, &next, &error),
+                Err(error) => return self.unseen(&at, &next, &error),
             };
             if facts.is_symlink() {
-                if can_change(&at) {
+                if self.can_change(&at) {
                     return Err(format!(
                         "leads over the link {}, which the command could change; name the path behind it",
                         next.display()
@@ -269,7 +270,7 @@ impl Rules {
                 }
                 continue;
             }
-            if facts.is_dir() && !left.is_empty() && can_change(&at) {
+            if facts.is_dir() && !left.is_empty() && self.can_change(&at) {
                 self.keep(&next);
             }
             at = next;
@@ -285,6 +286,45 @@ impl Rules {
                 at: folder.to_owned(),
             });
         }
+    }
+
+    /// What is not there must not come to be; where nothing can be seen, nothing can be done.
+    fn unseen(
+        &self,
+        folder: &Path,
+        path: &Path,
+        error: &io::Error,
+    ) -> Result<Option<PathBuf>, String> {
+        if !self.can_change(folder) {
+            return Ok(None);
+        }
+        Err(if error.kind() == ErrorKind::NotFound {
+            format!(
+                "is not there, and the command could make it ({}); make it first, or name the policy that serve has",
+                path.display()
+            )
+        } else {
+            format!("cannot be looked at: {error}")
+        })
+    }
+
+    /// Whether the command could rename, replace or make what is in the folder, or write to the file: it may write there, or it is its user's own and may be made
+    /// so; where the mount is read-only, by another mount of the same.
+    fn can_change(&self, at: &Path) -> bool {
+        writable(at).unwrap_or_else(|| {
+            sockets::views(at, &self.mounts)
+                .iter()
+                .any(|view| same(view, at) && writable(view) == Some(true))
+        })
+    }
+
+    /// Whether a file has another name, under which this user could write to it; or, where it shall not be seen, read it.
+    fn other_name(&self, file: &Path, how: How) -> bool {
+        let open = || {
+            let read = || rustix::fs::accessat(CWD, file, Access::READ_OK, AtFlags::EACCESS);
+            self.can_change(file) || (how == How::Hide && read().is_ok())
+        };
+        std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.nlink() > 1 && open())
     }
 }
 
@@ -314,38 +354,16 @@ fn parts(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-/// What is not there must not come to be; where nothing can be seen, nothing can be done.
-fn unseen(folder: &Path, path: &Path, error: &io::Error) -> Result<Option<PathBuf>, String> {
-    if !can_change(folder) {
-        return Ok(None);
+/// Whether this user may write there, or may make it so; `None` where the mount is read-only.
+fn writable(at: &Path) -> Option<bool> {
+    match rustix::fs::accessat(CWD, at, Access::WRITE_OK, AtFlags::EACCESS) {
+        Ok(()) => Some(true),
+        Err(Errno::ROFS) => None,
+        Err(_) => Some(
+            std::fs::metadata(at)
+                .is_ok_and(|facts| facts.uid() == rustix::process::geteuid().as_raw()),
+        ),
     }
-    Err(if error.kind() == ErrorKind::NotFound {
-        format!(
-            "is not there, and the command could make it ({}); make it first, or name the policy that serve has",
-            path.display()
-        )
-    } else {
-        format!("cannot be looked at: {error}")
-    })
-}
-
-/// Whether the command could rename, replace or make what is in the folder: it may write there, or the folder is its user's own and may be made so.
-fn can_change(folder: &Path) -> bool {
-    match rustix::fs::accessat(CWD, folder, Access::WRITE_OK, AtFlags::EACCESS) {
-        Ok(()) => true,
-        Err(Errno::ROFS) => false,
-        Err(_) => std::fs::metadata(folder)
-            .is_ok_and(|facts| facts.uid() == rustix::process::geteuid().as_raw()),
-    }
-}
-
-/// Whether a file has another name, under which this user could write to it; or, where it shall not be seen, read it.
-fn other_name(file: &Path, how: How) -> bool {
-    let open = || {
-        let read = || rustix::fs::accessat(CWD, file, Access::READ_OK, AtFlags::EACCESS);
-        can_change(file) || (how == How::Hide && read().is_ok())
-    };
-    std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.nlink() > 1 && open())
 }
 
 fn same(view: &Path, own: &Path) -> bool {
