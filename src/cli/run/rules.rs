@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, OFlags};
 use rustix::io::Errno;
 
-use super::super::out::Failure;
+use super::super::out::{Failure, count};
 use super::mounts::{self, Mount};
 use super::shield::{How, Shield};
 use super::sockets;
@@ -180,14 +180,20 @@ impl Rules {
     /// The folder is covered; a second name of a file in it (a backup by `cp -al` makes one for each) is not.
     fn ledger(&mut self, dir: &Path) {
         self.add("ledger.dir", dir, How::Hide);
+        let mut twice = Vec::new();
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
             self.know("a file of the ledger", &path, How::Hide);
             if self.other_name(&path, How::Hide) {
-                let place = path.display();
-                self.open
-                    .push(format!("a file of the ledger ({place}) {ANOTHER}"));
+                twice.push(path);
             }
+        }
+        if let Some(first) = twice.iter().min() {
+            self.open.push(format!(
+                "ledger.dir has {} with another name (a hard link), which the command could use, such as {}; take the other names away, and make backups by `cp -a`",
+                count(u64::try_from(twice.len()).unwrap_or(u64::MAX), "file"),
+                first.display()
+            ));
         }
     }
 
