@@ -289,8 +289,11 @@ fn say_all(faults: &[Fault]) -> Refused {
         .join("; ");
     Refused {
         safe: format!(
-            "the policy has {} faults, the first at line {line}",
-            faults.len()
+            "the policy has {}, the first at line {line}",
+            match faults.len() {
+                1 => "1 fault".to_owned(),
+                more => format!("{more} faults"),
+            }
         ),
         full,
     }
