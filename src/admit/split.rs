@@ -198,6 +198,22 @@ mod tests {
     }
 
     #[test]
+    fn a_label_that_is_missing_or_unknown_is_told_with_the_list() {
+        for (label, reason) in [
+            (None, Reason::LabelMissing),
+            (Some("other"), Reason::LabelUnknown),
+        ] {
+            let denied = super::label(&card(label), b"{}", &listed()).unwrap_err();
+            assert_eq!(denied.reason, reason);
+            assert!(
+                denied.hint.ends_with("one of pass, timeout"),
+                "{}",
+                denied.hint
+            );
+        }
+    }
+
+    #[test]
     fn a_payload_that_agrees_or_says_nothing_passes() {
         for payload in [
             "{}",

@@ -58,10 +58,9 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         {
             problems.extend(unregistered(card, policy, &entries));
         }
-        let broken = match reading {
-            Reading::Malformed(CardFault::NotJson) => not_json(&bytes),
-            _ => None,
-        };
+        let broken = matches!(reading, Reading::Malformed(CardFault::NotJson))
+            .then(|| not_json(&bytes))
+            .flatten();
         if let (Some(what), Some(problem)) = (&broken, problems.first_mut()) {
             problem.what.clone_from(what);
         }

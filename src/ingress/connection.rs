@@ -223,3 +223,25 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn what_a_connect_names_is_shown_where_it_can_be_a_host() {
+        for named in ["example.org:443", "[::1]:443", "a_b-c.example:1"] {
+            assert_eq!(printable(named), named);
+        }
+        let long = "a".repeat(256);
+        for odd in [
+            "user@a.b:443",
+            "a\u{1b}[31m:443",
+            "caf\u{e9}:443",
+            "a b:443",
+            &long,
+        ] {
+            assert_eq!(printable(odd), "-", "{odd:?}");
+        }
+    }
+}
