@@ -83,7 +83,7 @@ async fn connect(
     if refused && count > 0 {
         // What base_url says, not what a resolver said of it.
         let hint = format!(
-            "the connection was refused at {}; is the model server running?",
+            "the connection was refused at {}: check that the model server is running",
             base.with_port()
         );
         return Err(Failed::new(Reason::ConnectFailed, hint));
