@@ -261,13 +261,19 @@ fn an_api_key_names_the_card_inside_and_a_missing_one_holds() {
             payload.len()
         );
         let reply = ask(&mut tls, &[head.as_bytes(), &payload].concat());
-        (reply.status, reply.reason().to_owned())
+        let told = String::from_utf8_lossy(&reply.body).into_owned();
+        (reply.status, reply.reason().to_owned(), told)
     };
-    assert_eq!(
-        with("Authorization: Bearer card:seed-04\r\n"),
-        (200, "public_fixture".to_owned())
+    let (status, reason, _) = with("Authorization: Bearer card:seed-04\r\n");
+    assert_eq!((status, &*reason), (200, "public_fixture"));
+    let (status, reason, told) = with("");
+    assert_eq!((status, &*reason), (422, "card_missing"));
+    // A path with a card does not exist here.
+    assert!(
+        told.contains("leafgate-card header") && told.contains("card:NAME"),
+        "{told}"
     );
-    assert_eq!(with(""), (422, "card_missing".to_owned()));
+    assert!(!told.contains("/card/"), "{told}");
     assert_eq!(host.seen().len(), 1);
     assert!(!host.seen()[0].contains("card:"));
 }

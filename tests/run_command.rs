@@ -91,6 +91,14 @@ fn leafgate(gate: &Gate, options: &[&str], command: &[&str]) -> Command {
     run
 }
 
+/// A ledger on which a leafgate runs, as far as its lock says.
+fn held(ledger: &Path) -> std::fs::File {
+    std::fs::create_dir(ledger).unwrap();
+    let lock = std::fs::File::create(ledger.join("LOCK")).unwrap();
+    lock.lock().unwrap();
+    lock
+}
+
 fn told(output: &Output) -> String {
     format!(
         "{}\n{}{}",
@@ -462,7 +470,7 @@ fn the_address_inside_is_the_one_outside() {
         std::fs::write(&file, policy).unwrap();
         // What the command could else make.
         std::fs::create_dir(dir.path().join("cards")).unwrap();
-        std::fs::create_dir(dir.path().join("ledger")).unwrap();
+        let _leafgate = held(&dir.path().join("ledger"));
         std::fs::write(dir.path().join("fixtures.lock"), "version = 1\n").unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_leafgate"))
             .args(["run", "--policy"])

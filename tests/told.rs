@@ -249,10 +249,38 @@ fn serve_says_when_edits_are_taken_and_its_log_says_what_the_ledger_says() {
             base.replace("/v1", &format!("/card/{card}/v1"))
         );
         let answer: Value = serde_json::from_slice(&paste(&line, top.path()).stdout).unwrap();
-        answer["error"]["code"].as_str().unwrap().to_owned()
+        answer["error"].clone()
     };
     let failed = call("new");
-    let refused = call("not-there");
+    // Not the look of a slow host: the port is there and nobody listens.
+    let message = failed["message"].as_str().unwrap();
+    let address = format!("refused at {HOST}:{gone}");
+    assert!(message.contains(&address), "{message}");
+    assert!(!message.contains("limits.connect"), "{message}");
+    let failed = failed["code"].as_str().unwrap().to_owned();
+    let refused = call("not-there")["code"].as_str().unwrap().to_owned();
+    let listener = base.trim_start_matches("http://").trim_end_matches("/v1");
+    for named in ["example.org:443", "user@red:443"] {
+        let mut stream = std::net::TcpStream::connect(listener).unwrap();
+        let head = format!("CONNECT {named} HTTP/1.1\r\nHost: {named}\r\n\r\n");
+        std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    }
+    let told = std::fs::read_to_string(&err).unwrap();
+    let why: Vec<&str> = told
+        .lines()
+        .filter(|line| line.contains("a message that is no call was refused"))
+        .collect();
+    assert_eq!(why.len(), 2, "{told}");
+    assert!(
+        why.iter().all(
+            |line| line.contains("aim the client's base URL at leafgate")
+                && !line.contains("red:443")
+        ),
+        "{why:?}"
+    );
     rustix::process::kill_process(
         rustix::process::Pid::from_child(&serve),
         rustix::process::Signal::TERM,

@@ -360,7 +360,15 @@ async fn fixture(
         } else {
             (Field::FixtureHash, "no longer has its recorded hash on disk; restore the file or run")
         };
-        let add = policy.fixture_add(id.as_str());
+        let add = match fixtures.entry(id) {
+            Some(entry) => policy.fixture_add_again(
+                id.as_str(),
+                &entry.paths,
+                entry.format.name(),
+                entry.glue.as_deref(),
+            ),
+            None => policy.fixture_add(id.as_str()),
+        };
         Denied::new(reason, field, format!("fixture {id} {hint} {add}"))
     })
 }

@@ -171,11 +171,12 @@ impl Refusal {
         }
     }
 
-    /// A hold, as the tree ruled it.
+    /// A hold, as the tree ruled it. `tunnel`: whether the call came through one.
     pub fn hold(
         hold: &Hold,
         call: CallId,
         attach: Option<Attach>,
+        tunnel: bool,
         host: Option<Arc<Host>>,
     ) -> Refusal {
         let ruling = hold.ruling();
@@ -195,7 +196,7 @@ impl Refusal {
             verdict: Verdict::Refuse,
             reason: ruling.reason,
             field: ruling.field,
-            hint: super::hint::for_hold(hold, attach),
+            hint: super::hint::for_hold(hold, attach, tunnel),
         }
     }
 

@@ -51,8 +51,10 @@ pub(super) fn label(
             Denied::new(
                 Reason::LabelMissing,
                 Field::FailureLabel,
-                "a split needs a failure_label; compute it on this machine and put it in the card"
-                    .to_owned(),
+                format!(
+                    "a split needs a failure_label; compute it on this machine and put it in the card, one of {}",
+                    names(listed)
+                ),
             )
         })?;
     let label = listed
@@ -60,13 +62,12 @@ pub(super) fn label(
         .find(|known| known.as_str() == label)
         .cloned()
         .ok_or_else(|| {
-            let names: Vec<&str> = listed.iter().map(FailureLabel::as_str).take(8).collect();
             Denied::new(
                 Reason::LabelUnknown,
                 Field::FailureLabel,
                 format!(
                     "failure_label is not on the policy's list; use one of {}",
-                    names.join(", ")
+                    names(listed)
                 ),
             )
         })?;
@@ -88,6 +89,12 @@ pub(super) fn label(
         }
     }
     Ok(label)
+}
+
+/// The first labels of the policy's list.
+fn names(listed: &[FailureLabel]) -> String {
+    let names: Vec<&str> = listed.iter().map(FailureLabel::as_str).take(8).collect();
+    names.join(", ")
 }
 
 impl Says {
@@ -188,6 +195,22 @@ mod tests {
             .into_iter()
             .filter_map(FailureLabel::parse)
             .collect()
+    }
+
+    #[test]
+    fn a_label_that_is_missing_or_unknown_is_told_with_the_list() {
+        for (label, reason) in [
+            (None, Reason::LabelMissing),
+            (Some("other"), Reason::LabelUnknown),
+        ] {
+            let denied = super::label(&card(label), b"{}", &listed()).unwrap_err();
+            assert_eq!(denied.reason, reason);
+            assert!(
+                denied.hint.ends_with("one of pass, timeout"),
+                "{}",
+                denied.hint
+            );
+        }
     }
 
     #[test]

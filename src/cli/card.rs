@@ -37,6 +37,11 @@ pub(super) fn run(args: Args, out: &mut Out) -> Result<Done, Failure> {
 
 /// Reads a card file, or standard input for `-`. A malformed one is a reading, not an error.
 pub(super) fn read(name: &str) -> Result<Reading, Failure> {
+    read_with_bytes(name).map(|(reading, _)| reading)
+}
+
+/// The same, and the bytes it was made of.
+pub(super) fn read_with_bytes(name: &str) -> Result<(Reading, Vec<u8>), Failure> {
     let mut bytes = Vec::new();
     // One byte more than a card may have is enough to know that it is too long.
     let most = MAX_CARD_BYTES as u64 + 1;
@@ -46,7 +51,9 @@ pub(super) fn read(name: &str) -> Result<Reading, Failure> {
         std::fs::File::open(name).and_then(|file| file.take(most).read_to_end(&mut bytes))
     };
     read.map_err(|error| Failure::file(Path::new(name), &error))?;
-    Ok(Card::parse(&bytes).map_or_else(Reading::Malformed, |card| Reading::Card(Arc::new(card))))
+    let reading =
+        Card::parse(&bytes).map_or_else(Reading::Malformed, |card| Reading::Card(Arc::new(card)));
+    Ok((reading, bytes))
 }
 
 /// `{"name":…,"leaf":…,"step":…,"reason":…,"field":…,"fault":…}`.

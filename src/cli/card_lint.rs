@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::card::{facts, read, shown};
+use super::card::{facts, read_with_bytes, shown};
 use super::out::{Done, Failure, Out, Tone};
 use super::{policy, rooms};
-use crate::card::{Card, Reading};
+use crate::card::{Card, CardFault, Reading};
 use crate::fixture::Entry;
 use crate::policy::Policy;
 use crate::terms::{
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
     };
     let mut clean = true;
     for name in &args.files {
-        let reading = read(name)?;
+        let (reading, bytes) = read_with_bytes(name)?;
         let ruling = classify(&reading).ruling();
         let mut problems = problems(&reading, &ruling, policy.as_ref());
         if let (Some(policy), Reading::Card(card)) = (&policy, &reading)
@@ -58,9 +58,18 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         {
             problems.extend(unregistered(card, policy, &entries));
         }
+        let broken = matches!(reading, Reading::Malformed(CardFault::NotJson))
+            .then(|| not_json(&bytes))
+            .flatten();
+        if let (Some(what), Some(problem)) = (&broken, problems.first_mut()) {
+            problem.what.clone_from(what);
+        }
         clean &= problems.is_empty();
         if args.json {
             let mut facts = facts(name, &reading, &ruling);
+            if let Some(what) = broken {
+                facts["fault"] = what.into();
+            }
             facts["problems"] = problems.iter().map(Problem::json).collect();
             out.json(&facts)?;
             continue;
@@ -78,6 +87,13 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<Done, Failure> {
         }
     }
     Ok(Done::when(clean))
+}
+
+/// Where the text stops being JSON, and what was expected there. The words are the JSON reader's: for a fault of syntax they hold none of the text.
+fn not_json(bytes: &[u8]) -> Option<String> {
+    let fault = serde_json::from_slice::<serde_json::Value>(bytes).err()?;
+    let safe = fault.is_syntax() || fault.is_eof();
+    safe.then(|| format!("the card is not exactly one JSON object: {fault}"))
 }
 
 /// One thing to correct. It never quotes the card.
@@ -336,6 +352,36 @@ mod tests {
         let other = found().unwrap();
         assert_eq!(other.field, Some(Field::FixtureHash));
         assert!(other.what.contains(&"0b".repeat(32)), "{}", other.what);
+    }
+
+    #[test]
+    fn what_is_no_json_is_told_with_line_and_column() {
+        for (text, told) in [
+            (
+                "{\"note\": \"SECRET\"\n  \"b\": 2}",
+                "expected `,` or `}` at line 2 column 3",
+            ),
+            ("{'SECRET': 1}", "key must be a string at line 1 column 2"),
+            (
+                "{\"note\": \"SECRET\"",
+                "EOF while parsing an object at line 1 column 17",
+            ),
+            ("{} SECRET", "trailing characters at line 1 column 4"),
+            ("{\"note\": SECRET}", "expected value at line 1 column 10"),
+            ("", "EOF while parsing a value at line 1 column 0"),
+        ] {
+            assert_eq!(
+                Card::parse(text.as_bytes()).unwrap_err(),
+                CardFault::NotJson,
+                "{text}"
+            );
+            let what = not_json(text.as_bytes()).unwrap();
+            assert_eq!(
+                what,
+                format!("the card is not exactly one JSON object: {told}")
+            );
+        }
+        assert_eq!(not_json(b"{}"), None);
     }
 
     #[test]

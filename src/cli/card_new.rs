@@ -18,6 +18,7 @@ use super::rooms;
 use crate::card::{Card, Reading};
 use crate::files;
 use crate::oracle::said;
+use crate::policy::Policy;
 use crate::terms::{
     CardName, EgressClass, FailureLabel, FixtureId, Leaf, fits_byte_class, fits_pin, fits_window,
     is_blank,
@@ -61,7 +62,7 @@ pub(super) struct Args {
     /// The place that the job may write to
     #[arg(long)]
     surface: Option<String>,
-    /// A failure label computed on this machine
+    /// A failure label computed on this machine, one of the policy's split.failure_labels; without that key pass, wrong-answer, format-error, timeout, refusal, tool-error
     #[arg(long)]
     label: Option<String>,
     /// Write the card here; a file that is there stays, unless --replace is given
@@ -397,6 +398,22 @@ fn hash_of(files: &[PathBuf], key: Option<&[u8]>) -> Result<String, Failure> {
 }
 
 /// Writes the card, and says its leaf and the line that attaches it.
+/// What to know of a split's label. No policy is read here: the list that holds without `split.failure_labels` is the one to name.
+fn label_note(label: Option<&str>) -> Option<String> {
+    let usual = Policy::embedded().failure_labels;
+    let names: Vec<&str> = usual.iter().map(FailureLabel::as_str).collect();
+    let names = names.join(", ");
+    match label {
+        None => Some(format!(
+            "label    none: the payload of each call must bring failure_label (or --label writes it here), one of {names}, or of the policy's split.failure_labels"
+        )),
+        Some(label) if usual.iter().any(|known| known.as_str() == label) => None,
+        Some(_) => Some(format!(
+            "label    none of {names}: such a call is refused, unless the policy's split.failure_labels has it"
+        )),
+    }
+}
+
 fn finish(filled: &Filled, args: &Args, out: &mut Out) -> Result<Done, Failure> {
     let file = args.out.as_deref();
     let json = serde_json::to_string(filled).map_err(|error| Failure::of(&error))?;
@@ -405,9 +422,9 @@ fn finish(filled: &Filled, args: &Args, out: &mut Out) -> Result<Done, Failure> 
     let leaf = said(&ruling);
     let attach = attach_line(&json, file);
     // A split needs a label from somewhere; nothing guesses one.
-    let label = (ruling.leaf == Leaf::Split && filled.failure_label.is_none()).then_some(
-        "label    none: the payload of each call must bring failure_label (or --label writes it here)",
-    );
+    let label = (ruling.leaf == Leaf::Split)
+        .then(|| label_note(filled.failure_label.as_deref()))
+        .flatten();
     if let Some(file) = file {
         let what = put(file, &format!("{json}\n"), args.replace)?;
         let file = file.display().to_string();
@@ -416,7 +433,7 @@ fn finish(filled: &Filled, args: &Args, out: &mut Out) -> Result<Done, Failure> 
             "leaf     {}",
             out.paint(Tone::of(ruling.leaf), &leaf, 0)
         ))?;
-        if let Some(label) = label {
+        if let Some(label) = &label {
             out.line(label)?;
         }
         out.line(format!("attach   {attach}"))?;
@@ -664,6 +681,28 @@ mod tests {
                 "--surface",
                 "--label"
             ]
+        );
+    }
+
+    #[test]
+    fn a_label_outside_the_list_is_told_and_one_of_it_is_not() {
+        use clap::CommandFactory as _;
+        let all = "pass, wrong-answer, format-error, timeout, refusal, tool-error";
+        assert_eq!(label_note(Some("wrong-answer")), None);
+        for (label, begins) in [
+            (Some("wrong_answer"), "label    none of "),
+            (None, "label    none: "),
+        ] {
+            let told = label_note(label).unwrap();
+            assert!(told.starts_with(begins) && told.contains(all), "{told}");
+        }
+        let help = Line::command().render_long_help().to_string();
+        assert!(
+            help.split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+                .contains(all),
+            "{help}"
         );
     }
 

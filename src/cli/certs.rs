@@ -160,7 +160,7 @@ fn tell(
     for (name, who) in [
         (
             "SSL_CERT_FILE",
-            "httpx and the SDKs on it, Go, curl: this authority in place of the others",
+            "httpx and the SDKs on it, Go, curl (which takes CURL_CA_BUNDLE or SSL_CERT_DIR first, where it is set): this authority in place of the others",
         ),
         (
             "REQUESTS_CA_BUNDLE",

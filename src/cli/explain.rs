@@ -102,7 +102,9 @@ fn admission(
     // The record is not written, so the id is nobody's.
     let call = CallId::new(0, [0; 10]);
     let eligible = match decision {
-        Decision::Hold(hold) => return Ok(Err(Box::new(Refusal::hold(&hold, call, None, None)))),
+        Decision::Hold(hold) => {
+            return Ok(Err(Box::new(Refusal::hold(&hold, call, None, false, None))));
+        }
         Decision::Split(split) => Eligible::Split(split),
         Decision::Release(release) => Eligible::Release(release),
     };

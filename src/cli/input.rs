@@ -137,6 +137,7 @@ mod tests {
         assert!(said(zeros.next().unwrap_err()).contains("line 1: "));
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_pipe_by_name_is_a_body_too() {
         let dir = tempfile::tempdir().unwrap();

@@ -128,10 +128,28 @@ fn verify(args: &Verify, out: &mut Out) -> Result<Done, Failure> {
 /// A mistyped folder is no empty ledger.
 pub(super) fn there(dir: &Path) -> Result<(), Failure> {
     match std::fs::metadata(dir) {
-        Ok(found) if found.is_dir() => Ok(()),
+        Ok(found) if found.is_dir() => not_beside(dir),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::new(format!(
+            "{}: no such folder; name that of the policy's ledger.dir (without that key: ledger, beside the policy file)",
+            dir.display()
+        ))),
         Ok(_) => Err(Failure::new(format!("{}: not a folder", dir.display()))),
         Err(error) => Err(Failure::file(dir, &error)),
     }
+}
+
+/// The folder of the policy is named in the place of the ledger's more often than any other.
+fn not_beside(dir: &Path) -> Result<(), Failure> {
+    let below = dir.join("ledger");
+    let own = below.join("leafgate.pub");
+    if dir.join("leafgate.pub").exists() || !own.exists() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "{}: no ledger is here; it is in {}",
+        dir.display(),
+        safe(&shell_word(&below))
+    )))
 }
 
 /// A value of a record, on one line.

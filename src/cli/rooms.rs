@@ -228,7 +228,12 @@ pub(super) fn fixture_open(
             "{}: its files are missing or no longer have the recorded hash; leafgate fixture list{} shows it, {} records them anew",
             entry.id,
             policy.flag(),
-            policy.fixture_add(entry.id.as_str())
+            policy.fixture_add_again(
+                entry.id.as_str(),
+                &entry.paths,
+                entry.format.name(),
+                entry.glue.as_deref()
+            )
         ))
     })?;
     Ok((entry.clone(), fixture))

@@ -377,7 +377,9 @@ fn fixture_check_and_learn_say_what_is_missing() {
     let changed = failed(check(&["--id", "f"]).0);
     assert!(
         changed.contains("no longer have the recorded hash")
-            && changed.contains(&format!("leafgate fixture add FILE --id f --lock {lock} ")),
+            && changed.contains(&format!(
+                "leafgate fixture add {file} --format text --id f --lock {lock} "
+            )),
         "{changed}"
     );
     assert_eq!(

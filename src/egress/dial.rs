@@ -3,6 +3,7 @@
 //! Promises: at most one attempt for each address; no TLS attempt is made twice; the address that was checked is the one dialled; not one
 //! byte of a request is written here. Failure or timeout before TCP stands is `connect_failed`, after it `tls_failed`.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ pub(super) async fn dial(
                 "the host's name was not resolved within limits.connect",
             )
         })??;
-    let (tcp, peer) = connect(&addresses, host.base.port, deadline, account).await?;
+    let (tcp, peer) = connect(&addresses, &host.base, deadline, account).await?;
     let wire = if host.base.tls {
         let config = inner.tls.of(host);
         timeout_at(deadline, async {
@@ -60,21 +61,32 @@ pub(super) async fn dial(
 
 async fn connect(
     addresses: &[IpAddr],
-    port: u16,
+    base: &BaseUrl,
     deadline: Instant,
     account: &mut Account,
 ) -> Result<(TcpStream, SocketAddr), Failed> {
+    let mut refused = true;
     let count = addresses.len().min(MOST_ADDRESSES);
     for (place, ip) in addresses.iter().take(count).enumerate() {
-        let peer = SocketAddr::new(*ip, port);
+        let peer = SocketAddr::new(*ip, base.port);
         account.peer = Some(peer);
         // An address that swallows everything may not use up the time of those behind it.
         let now = Instant::now();
         let left = deadline.saturating_duration_since(now);
         let share = left / u32::try_from(count - place).unwrap_or(u32::MAX);
-        if let Ok(Some(tcp)) = timeout_at(now + share, open(peer)).await {
-            return Ok((tcp, peer));
+        match timeout_at(now + share, open(peer)).await {
+            Ok(Ok(tcp)) => return Ok((tcp, peer)),
+            Ok(Err(fault)) => refused &= fault.kind() == io::ErrorKind::ConnectionRefused,
+            Err(_) => refused = false,
         }
+    }
+    if refused && count > 0 {
+        // What base_url says, not what a resolver said of it.
+        let hint = format!(
+            "the connection was refused at {}: check that the model server is running",
+            base.with_port()
+        );
+        return Err(Failed::new(Reason::ConnectFailed, hint));
     }
     Err(Failed::new(
         Reason::ConnectFailed,
@@ -86,14 +98,14 @@ async fn connect(
     clippy::disallowed_methods,
     reason = "the one place where leafgate opens a connection"
 )]
-async fn open(peer: SocketAddr) -> Option<TcpStream> {
-    let tcp = TcpStream::connect(peer).await.ok()?;
+async fn open(peer: SocketAddr) -> io::Result<TcpStream> {
+    let tcp = TcpStream::connect(peer).await?;
     // A port of the ephemeral range can be met by our own half of the connection: that is no host.
-    if tcp.local_addr().ok()? == peer {
-        return None;
+    if tcp.local_addr()? == peer {
+        return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    tcp.set_nodelay(true).ok()?;
-    Some(tcp)
+    tcp.set_nodelay(true)?;
+    Ok(tcp)
 }
 
 async fn secure(

@@ -48,7 +48,7 @@ pub(super) async fn serve<S>(
     let ended = exchange(io, &shared, names, &via, connects, stop.clone()).await;
     match ended.wire.connect.get().cloned() {
         Some(connect) => tunnel::serve(ended, connect, shared, via, stop).await,
-        None => finish(ended, &shared, &via).await,
+        None => finish(ended, &shared, &via, None).await,
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn serve_tunnel<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let ended = exchange(io, &shared, names, &via, false, stop).await;
-    finish(ended, &shared, &via).await;
+    finish(ended, &shared, &via, None).await;
 }
 
 /// Gate and hyper over one stream, until nothing passes any more.
@@ -135,6 +135,7 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     ended: Ended<S>,
     shared: &Shared,
     via: &Via,
+    connect: Option<&str>,
 ) {
     let Ended {
         mut io,
@@ -153,6 +154,16 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
             .await;
     }
     if let Some(fault) = fault {
+        if !fault.gone {
+            // No call, so no line of its own elsewhere: without this one, nobody at the log sees a client that takes leafgate for another proxy.
+            tracing::warn!(
+                target: "leafgate::ingress",
+                reason = fault.reason.code(),
+                connect = connect.map_or("-", printable),
+                why = fault.hint,
+                "a message that is no call was refused"
+            );
+        }
         shared.metrics.refused_message(fault.reason);
         let refused_status = shared.live.load().policy.refused_status;
         let own = match shared
@@ -173,6 +184,16 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     }
     if fault.is_some() || wire.drain() {
         let _ = tokio::time::timeout(DRAIN, drain(&mut io)).await;
+    }
+}
+
+/// What a `CONNECT` names, where it can be a host and a port: the client chose it.
+fn printable(named: &str) -> &str {
+    let host = |b: u8| b.is_ascii_alphanumeric() || b".-_:[]".contains(&b);
+    if named.len() <= 255 && named.bytes().all(host) {
+        named
+    } else {
+        "-"
     }
 }
 
@@ -200,5 +221,27 @@ impl hyper::service::Service<Request<Incoming>> for Service {
             self.via.clone(),
             request,
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn what_a_connect_names_is_shown_where_it_can_be_a_host() {
+        for named in ["example.org:443", "[::1]:443", "a_b-c.example:1"] {
+            assert_eq!(printable(named), named);
+        }
+        let long = "a".repeat(256);
+        for odd in [
+            "user@a.b:443",
+            "a\u{1b}[31m:443",
+            "caf\u{e9}:443",
+            "a b:443",
+            &long,
+        ] {
+            assert_eq!(printable(odd), "-", "{odd:?}");
+        }
     }
 }

@@ -49,7 +49,7 @@ impl Call {
         let host = hold
             .card()
             .and_then(|card| self.policy().hosts.get(card.text(Field::HostPin)?).cloned());
-        let mut refusal = Refusal::hold(hold, self.id, place, host);
+        let mut refusal = Refusal::hold(hold, self.id, place, self.via.tunnel.is_some(), host);
         refusal.facts.peer_uid = self.via.peer_uid;
         match self.forget(body, expects).await {
             Forgot::Whole(facts) => {

@@ -265,7 +265,7 @@ fn reload_fixtures(shared: &Shared, by: By) -> bool {
         Err(faults) => {
             let full: Vec<_> = faults.iter().map(ToString::to_string).collect();
             let refused = Refused {
-                safe: format!("fixtures.lock has {} faults", faults.len()),
+                safe: format!("fixtures.lock has {}", counted(faults.len())),
                 full: full.join("; "),
             };
             self::refused(shared, Part::Fixtures, &refused, by);
@@ -280,6 +280,13 @@ struct Refused {
     full: String,
 }
 
+fn counted(faults: usize) -> String {
+    match faults {
+        1 => "1 fault".to_owned(),
+        more => format!("{more} faults"),
+    }
+}
+
 fn say_all(faults: &[Fault]) -> Refused {
     let line = faults.first().map_or(0, |fault| fault.line);
     let full = faults
@@ -289,8 +296,8 @@ fn say_all(faults: &[Fault]) -> Refused {
         .join("; ");
     Refused {
         safe: format!(
-            "the policy has {} faults, the first at line {line}",
-            faults.len()
+            "the policy has {}, the first at line {line}",
+            counted(faults.len())
         ),
         full,
     }
@@ -342,7 +349,12 @@ mod tests {
 
     use std::cell::Cell;
 
-    use super::{AGAIN, Watched, again_after_a_panic};
+    use super::{AGAIN, Watched, again_after_a_panic, counted};
+
+    #[test]
+    fn one_fault_is_not_faults() {
+        assert_eq!([1, 2].map(counted), ["1 fault", "2 faults"]);
+    }
 
     #[test]
     fn a_panic_is_told_and_the_work_begins_again() {

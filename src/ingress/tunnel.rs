@@ -63,7 +63,7 @@ pub(super) async fn serve<S>(
                 gone: false,
                 bytes: connect.bytes,
             });
-            return connection::finish(ended, &shared, &via).await;
+            return connection::finish(ended, &shared, &via, Some(&connect.authority)).await;
         }
     };
     let tls = tokio::select! {

@@ -82,7 +82,7 @@ pub use story::{
     Line as StoryLine, Mark, Part, Proof as StoryProof, of_call as story_of_call,
     of_record as story_of_record,
 };
-pub use verify::{Report, verify, verify_against};
+pub use verify::{Report, in_use, verify, verify_against};
 
 use crate::admit::Refusal;
 use crate::policy::LedgerSettings;

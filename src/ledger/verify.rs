@@ -4,6 +4,7 @@
 //! process that writes (it sees by `LOCK` whether one does): then a begun last line and calls that are on their way are no fault.
 
 use std::fs::TryLockError;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::checkpoint;
@@ -213,6 +214,17 @@ pub(super) fn verifier_key(dir: &Path) -> Result<VerifierKey, LedgerError> {
 /// Whether somebody holds `LOCK`. Looks for an instant; a start waits that long. Where it cannot be looked at, as in a copy that somebody else reads, the ledger
 /// counts as at rest, which is the stricter reading.
 fn is_running(dir: &Path) -> bool {
-    files::open(&dir.join(LOCK_FILE))
-        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    in_use(dir).unwrap_or(false)
+}
+
+/// Whether a leafgate runs on the ledger in this folder, or maintains it: whether somebody holds its `LOCK`.
+///
+/// # Errors
+/// Where that cannot be looked at; `NotFound` where nothing is there.
+pub fn in_use(dir: &Path) -> io::Result<bool> {
+    let lock = files::open(&dir.join(LOCK_FILE))?;
+    Ok(matches!(
+        lock.try_lock_shared(),
+        Err(TryLockError::WouldBlock)
+    ))
 }

@@ -250,7 +250,7 @@ fn where_a_file_cannot_be_kept_the_command_does_not_run_unless_trusted() {
     for name in ["credential", "fixtures.lock", "glue.json", "seed-04.txt"] {
         std::fs::copy(gate.path(name), other.join(name)).unwrap();
     }
-    std::fs::create_dir(other.join("ledger")).unwrap();
+    let _leafgate = held(&other.join("ledger"));
     std::fs::write(other.join("policy.toml"), text).unwrap();
     refused(&other.join("policy.toml"), "cards.dir (");
     std::fs::create_dir(other.join("cards")).unwrap();

@@ -292,3 +292,43 @@ fn a_step_that_was_refused_or_only_pretended_runs_nothing() {
         told(&output)
     );
 }
+
+/// Another policy's leafgate decides by other rules, and another program by none.
+#[test]
+fn what_listens_must_be_a_leafgate_on_this_policys_ledger() {
+    let host = Host::ok();
+    let (gate, other) = (gate(&host), gate(&host));
+    let policy = std::fs::read_to_string(gate.path("policy.toml")).unwrap();
+    let write = |address: String| {
+        let own = gate.address.to_string();
+        std::fs::write(gate.path("policy.toml"), policy.replace(&own, &address)).unwrap();
+    };
+    let program = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let marker = gate.path("ran");
+    let touch = ["touch", marker.to_str().unwrap()];
+    // The ledger of this policy is nobody's while its own leafgate does not run.
+    let ledger = gate.path("ledger");
+    let away = gate.path("ledger-of-the-running-one");
+    std::fs::rename(&ledger, &away).unwrap();
+    std::fs::create_dir(&ledger).unwrap();
+    for address in [program.local_addr().unwrap(), other.address] {
+        write(address.to_string());
+        let refused = leafgate(&gate, &[], &touch).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
+        assert!(
+            told(&refused).contains("no leafgate with this policy"),
+            "{}",
+            told(&refused)
+        );
+        assert!(!marker.exists());
+    }
+    // The twin.
+    if possible("what_listens_must_be_a_leafgate_on_this_policys_ledger") {
+        std::fs::remove_dir(&ledger).unwrap();
+        std::fs::rename(&away, &ledger).unwrap();
+        write(gate.address.to_string());
+        let ran = leafgate(&gate, &[], &touch).output().unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{}", told(&ran));
+        assert!(marker.exists());
+    }
+}

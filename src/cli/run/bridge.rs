@@ -38,7 +38,10 @@ pub(super) fn reachable(server: &Server, policy: Option<&Path>) -> Result<(), Fa
         ))
     })?;
     let whose = (|| server.took(connection.local_addr()?))();
-    whose.map_err(|error| Failure::new(format!("{error}; the command was not run")))
+    whose.map_err(|error| Failure::new(format!("{error}; the command was not run")))?;
+    server
+        .on_its_ledger(policy)
+        .map_err(|why| Failure::new(format!("{why}; the command was not run")))
 }
 
 /// Accepts on a listener of the command's namespace for as long as this process lives.

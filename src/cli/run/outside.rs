@@ -45,9 +45,9 @@ pub(super) fn run(args: &Args) -> Result<Done, Failure> {
             mounts::NOTHING
         ))
     })?;
-    let shields = shields(&policy, args.trust_command)?;
     let server = Server::of(&policy, way.address, args.served_by);
     bridge::reachable(&server, args.policy.as_deref())?;
+    let shields = shields(&policy, args.trust_command)?;
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let keys = environment::Keys {
         keep: args.keep_env,

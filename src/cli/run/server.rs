@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::doctor::{LISTEN, Socket, tcp_sockets};
+use crate::files::shell_word;
+use crate::ledger;
 use crate::policy::Policy;
 
 /// The kernel's table is not read in one piece, so a row may be missed once.
@@ -18,6 +21,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     users: BTreeSet<u32>,
+    /// Not where the user was named: who names it says that leafgate runs as that one.
+    ledger: Option<PathBuf>,
 }
 
 impl Server {
@@ -29,7 +34,31 @@ impl Server {
         Server {
             address,
             users: users.into_iter().flatten().collect(),
+            ledger: named.is_none().then(|| policy.ledger.dir.clone()),
         }
+    }
+
+    /// Whether a leafgate runs on the policy's ledger. What listens may be another program, or a leafgate with another policy, whose rules are not these. Where the
+    /// lock may not be looked at (another user's ledger), whose the listener is has to do.
+    pub(super) fn on_its_ledger(&self, policy: Option<&Path>) -> Result<(), String> {
+        let Some(dir) = &self.ledger else {
+            return Ok(());
+        };
+        let held = match ledger::in_use(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            looked => looked.unwrap_or(true),
+        };
+        if held {
+            return Ok(());
+        }
+        let policy = policy.map_or_else(String::new, |file| {
+            format!(" --policy {}", shell_word(file))
+        });
+        Err(format!(
+            "what listens at {} is no leafgate with this policy: none runs on its ledger ({}). End it and start `leafgate serve{policy}`, or give listen.proxy another place",
+            self.address,
+            dir.display()
+        ))
     }
 
     /// Whether a connection that is ours at this end was taken by one of these users, and nobody else listens there. Nothing was sent on it yet.
@@ -112,6 +141,7 @@ mod tests {
         let server = Server {
             address: "127.0.0.1:8484".parse().unwrap_or_else(|_| unreachable!()),
             users: [0, 1000].into(),
+            ledger: None,
         };
         let own = "127.0.0.1:4096".parse().unwrap_or_else(|_| unreachable!());
         server.verdict(&table(rows), own)

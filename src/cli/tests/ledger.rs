@@ -393,6 +393,35 @@ fn every_check_of_admission_is_told_passed_failed_or_not_reached() {
 }
 
 #[test]
+fn a_folder_that_is_not_the_ledgers_is_told_with_the_one_to_name() {
+    let top = tempfile::tempdir().unwrap();
+    let ledger = top.path().join("ledger");
+    let told = |dir: &std::path::Path| match crate::cli::ledger::there(dir) {
+        Err(crate::cli::out::Failure::Lines(lines)) => lines.join("\n"),
+        Err(_) => panic!("not a fault of the folder"),
+        Ok(()) => String::new(),
+    };
+    let missing = told(&ledger);
+    assert!(
+        missing.contains("no such folder") && missing.contains("ledger.dir"),
+        "{missing}"
+    );
+    assert_eq!(
+        told(top.path()),
+        "",
+        "an empty folder may be a new ledger's"
+    );
+    std::fs::create_dir(&ledger).unwrap();
+    std::fs::write(ledger.join("leafgate.pub"), "").unwrap();
+    let near = told(top.path());
+    assert!(
+        near.ends_with(&format!("it is in {}", ledger.display())),
+        "{near}"
+    );
+    assert_eq!(told(&ledger), "");
+}
+
+#[test]
 fn show_says_what_the_records_cannot_tell_and_where_they_contradict() {
     let sealed = json!({"len": 17, "mac": "ab".repeat(32)});
     let story = told(decision(

@@ -1,7 +1,5 @@
 //! Files that are no files, have no end, or are too long: each command says so and ends.
 
-use std::path::Path;
-
 use super::*;
 
 /// What standard error would say; nothing on standard output.
@@ -84,6 +82,7 @@ fn a_body_longer_than_the_policy_takes_is_not_read_on() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn what_is_no_regular_file_is_registered_by_nobody_and_no_one_waits_for_it() {
     let (_dir, at) = gate(1024);
@@ -93,7 +92,7 @@ fn what_is_no_regular_file_is_registered_by_nobody_and_no_one_waits_for_it() {
         at("pipe"),
         at("policy.toml"),
     );
-    crate::files::make_fifo(Path::new(&pipe));
+    crate::files::make_fifo(std::path::Path::new(&pipe));
     let add = |file: &str, lock: &str, more: &[&str]| {
         let line = ["fixture", "add", file, "--id", "g", "--lock", lock];
         refused(&[&line[..], more].concat())
@@ -146,12 +145,13 @@ fn a_fixture_longer_than_the_registry_reads_is_not_read() {
     assert_eq!(ran(&["hash", &long]).0.unwrap(), Done::Yes);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_hash_is_of_a_file_or_a_pipe_and_of_no_device() {
     let (_dir, at) = gate(1024);
     let (f, pipe) = (at("f.txt"), at("pipe"));
     assert!(refused(&["hash", "/dev/zero"]).contains("a device, not a file"));
-    crate::files::make_fifo(Path::new(&pipe));
+    crate::files::make_fifo(std::path::Path::new(&pipe));
     let into = pipe.clone();
     let text = std::fs::read(&f).unwrap();
     let writer = std::thread::spawn(move || std::fs::write(into, text));
