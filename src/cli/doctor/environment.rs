@@ -52,8 +52,55 @@ pub(super) fn findings(
     found.extend(bases(variables, listener, &|url| {
         tunnels && authority(url).is_some_and(|authority| tunnel_to(&authority))
     }));
+    if policy.intercept.is_some() {
+        let hosts: Vec<&str> = policy
+            .hosts
+            .values()
+            .filter(|host| host.base.tls)
+            .map(|host| host.base.host.as_str())
+            .collect();
+        found.extend(past_the_tunnel(&value, listener, &hosts));
+    }
     found.extend(paths(variables, policy));
     found.extend(keys(&value));
+    found
+}
+
+/// With `[intercept]`: what leads a client's `https` calls for the policy's hosts past leafgate.
+fn past_the_tunnel<'a>(
+    value: &impl Fn(&str) -> Option<&'a str>,
+    listener: &ProxyAddress,
+    hosts: &[&str],
+) -> Vec<Finding> {
+    let own = origin(listener);
+    let mut found = Vec::new();
+    for name in ["HTTPS_PROXY", "https_proxy"] {
+        if value(name).is_some_and(|url| !is_listener(url, listener)) {
+            found.push(Finding::new(
+                format!("{name} is not leafgate"),
+                "an https:// call for a host of the policy goes to that proxy, and [intercept] never sees it",
+                format!("export {name}={own}"),
+            ));
+        }
+    }
+    for name in ["NO_PROXY", "no_proxy"] {
+        let items = value(name).map(|list| list.split(',').map(str::trim));
+        let excepted = |item: &str| {
+            let item = item.trim_start_matches("*.").trim_start_matches('.');
+            let under = |host: &&str| {
+                host.strip_suffix(item)
+                    .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            };
+            item == "*" || !item.is_empty() && hosts.iter().any(under)
+        };
+        if items.into_iter().flatten().any(excepted) {
+            found.push(Finding::new(
+                format!("{name} excepts a host of the policy"),
+                "an https:// call for it goes there straight, and [intercept] never sees it",
+                format!("take the policy's hosts out of {name}"),
+            ));
+        }
+    }
     found
 }
 
@@ -336,6 +383,40 @@ mod tests {
         ] {
             assert_eq!(whats(&[ours, ("OPENAI_BASE_URL", other)]).len(), 1);
         }
+    }
+
+    #[test]
+    fn with_tunnels_a_proxy_that_is_not_leafgate_and_an_exception_are_found() {
+        let listener = Policy::embedded().listen.proxy;
+        let whats = |variables: &[(&str, &'static str)]| -> Vec<String> {
+            let value = |name: &str| {
+                let found = variables.iter().find(|(own, _)| *own == name);
+                found.map(|(_, value)| *value)
+            };
+            past_the_tunnel(&value, &listener, &["models.example.org"])
+                .into_iter()
+                .map(|finding| finding.what)
+                .collect()
+        };
+        let ours = ("HTTPS_PROXY", "http://127.0.0.1:8484");
+        assert_eq!(whats(&[ours, ("NO_PROXY", "127.0.0.1,other.org")]), [""; 0]);
+        assert_eq!(
+            whats(&[("https_proxy", "http://p:3128")]),
+            ["https_proxy is not leafgate"]
+        );
+        for list in [
+            "models.example.org",
+            "x, .example.org",
+            "*",
+            "*.example.org",
+        ] {
+            assert_eq!(
+                whats(&[ours, ("NO_PROXY", list)]),
+                ["NO_PROXY excepts a host of the policy"],
+                "{list}"
+            );
+        }
+        assert_eq!(whats(&[ours, ("no_proxy", "le.org")]), [""; 0]);
     }
 
     #[test]
