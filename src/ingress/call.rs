@@ -251,8 +251,8 @@ impl Call {
 /// Step 4. While a long body is checked, which a hostile one can make last for more than a second, other calls go on in another thread.
 fn finish(admitted: Admitted, sealed: SealedBody) -> Result<Plan, Box<Refusal>> {
     use tokio::runtime::{Handle, RuntimeFlavor};
-    let many = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-    if many && sealed.facts().len >= LONG {
+    let many = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    if sealed.facts().len >= LONG && many() {
         tokio::task::block_in_place(|| admitted.finish(sealed))
     } else {
         admitted.finish(sealed)

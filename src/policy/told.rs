@@ -28,9 +28,7 @@ impl Policy {
 
     /// `leafgate fixture add FILE --id ID --lock PATH`, the lock file that of this policy.
     pub fn fixture_add(&self, id: &str) -> String {
-        let lock = self.told(&self.fixtures.lock);
-        let lock = lock.unwrap_or_else(|| "LOCK".to_owned());
-        format!("leafgate fixture add FILE --id {id} --lock {lock}")
+        self.add("FILE", id)
     }
 
     /// The same for a fixture that is registered: with its files, format and glue, so that the command drops none of them. `paths` and `glue` are as the lock file has them.
@@ -56,9 +54,13 @@ impl Policy {
                 told(glue).unwrap_or_else(|| "GLUE".to_owned())
             )
         });
+        self.add(&format!("{files} --format {format}{glue}"), id)
+    }
+
+    fn add(&self, what: &str, id: &str) -> String {
         let lock = self.told(&self.fixtures.lock);
         let lock = lock.unwrap_or_else(|| "LOCK".to_owned());
-        format!("leafgate fixture add {files} --format {format}{glue} --id {id} --lock {lock}")
+        format!("leafgate fixture add {what} --id {id} --lock {lock}")
     }
 
     /// The whole path as one word, where an answer may hold it: clients are on this machine, it is ASCII, and no client takes it for a model's own refusal.
